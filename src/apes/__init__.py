@@ -1,0 +1,1 @@
+"""Personalised private federated learning in the shuffle model."""

@@ -1,0 +1,1 @@
+"""Accounting: sees events, never data."""

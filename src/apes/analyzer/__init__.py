@@ -1,0 +1,1 @@
+"""The analyzer: sees only shuffled batches."""

@@ -1,0 +1,1 @@
+"""The user's side: the only code that sees raw data."""

@@ -1,0 +1,63 @@
+"""Checks of parameters: the valid condition is written out, so that NaN fails it."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apes.errors import ParameterError
+
+
+def positive(name: str, value: float, upper: float = math.inf) -> float:
+    """Return ``value`` as a float if it lies in (0, upper] and is finite, else raise."""
+    number = _number(name, value)
+    if not (0 < number <= upper and math.isfinite(number)):
+        end = "inf)" if math.isinf(upper) else f"{upper:g}]"
+        raise ParameterError(f"{name} must be in (0, {end}, got {value!r}")
+    return number
+
+
+def within(name: str, value: float, lower: float, upper: float) -> float:
+    """Return ``value`` as a float if it lies in [lower, upper], else raise."""
+    number = _number(name, value)
+    if not lower <= number <= upper:
+        raise ParameterError(f"{name} must be in [{lower:g}, {upper:g}], got {value!r}")
+    return number
+
+
+def whole(name: str, value: int, lower: int, upper: int | None = None) -> int:
+    """Return ``value`` if it is a whole number in [lower, upper], else raise."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ParameterError(f"{name} must be a whole number, got {value!r}")
+    if value < lower or (upper is not None and value > upper):
+        end = "inf)" if upper is None else f"{upper}]"
+        raise ParameterError(f"{name} must be in [{lower}, {end}, got {value!r}")
+    return int(value)
+
+
+def positive_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Return a one-dimensional float64 copy of ``values``, all in (0, inf) and at least one."""
+    array = np.array(values, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ParameterError(f"{name} must be a non-empty list of numbers, got shape {array.shape}")
+    bad = ~((array > 0) & np.isfinite(array))
+    if bad.any():
+        where = int(np.argmax(bad))
+        raise ParameterError(f"{name}[{where}] must be in (0, inf), got {float(array[where])!r}")
+    return array
+
+
+def finite(name: str, values: NDArray[Any]) -> None:
+    """Raise if any entry of ``values`` is NaN or infinite."""
+    bad = ~np.isfinite(values)
+    if bad.any():
+        where = tuple(int(axis[0]) for axis in np.nonzero(bad))
+        raise ParameterError(f"{name}{list(where)} must be finite, got {float(values[where])!r}")
+
+
+def _number(name: str, value: float) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be a number, got {value!r}") from None

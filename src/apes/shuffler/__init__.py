@@ -1,0 +1,1 @@
+"""The shuffler: sees reports and who sent them, never the data."""
