@@ -78,9 +78,7 @@ def fraction_product(
 
 
 @njit(inline="always")
-def times_word(
-    a: np.uint64, hi: np.uint64, lo: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64]:
+def times_word(a: np.uint64, hi: np.uint64, lo: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64]:
     """Return (a + 1) times (hi, lo) as three words, highest first."""
     word1, word0 = mul_high(a, lo), a * lo
     word2, middle = mul_high(a, hi), a * hi

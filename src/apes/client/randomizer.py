@@ -1,0 +1,170 @@
+"""Randomizers: what a user does to the clipped update before it leaves the device.
+
+A randomizer is prepared once for a block of users (tables that depend on their budgets alone) and then draws any
+part of their coordinates.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.client.coded_draw import draw_codes
+from apes.client.continuous_draw import draw_clip_laplace, draw_laplace
+from apes.client.device_draw import draw_codes_on_device
+from apes.errors import ParameterError
+from apes.parameters import finite, positive, whole
+from apes.randomness import Purpose, SimulationSource, SystemSource
+from apes.thresholds import MAX_LEVELS, acceptance_thresholds
+
+Values = NDArray[np.uint8] | NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the population a block of draws belongs: with it, every simulated draw has its own randomness."""
+
+    first_user: int
+    first_coordinate: int
+    purpose: Purpose = Purpose.REPORT
+
+
+class Randomizer(Protocol):
+    """Perturbs blocks of updates under their users' budgets."""
+
+    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[Any]:
+        """Tables of a block of users."""
+        ...
+
+    def draw(
+        self, updates: NDArray[np.float32], tables: NDArray[Any], place: Place, source: SimulationSource
+    ) -> Values:
+        """Perturbed updates (users x coordinates)."""
+        ...
+
+
+@dataclass(frozen=True)
+class CodedClipLaplace:
+    """Clip-Laplace on K levels, exact in integers: what leaves a device.
+
+    Args:
+        clip: C, in (0, inf): coordinates are clipped to [-C, C].
+        levels: K in [2, 256].
+
+    Guarantee:
+        Every coordinate is epsilon-LDP with its user's epsilon, to the last bit (`apes.thresholds`).
+    """
+
+    clip: float
+    levels: int = MAX_LEVELS
+
+    def __post_init__(self) -> None:
+        positive("clip", self.clip)
+        whole("levels", self.levels, 2, MAX_LEVELS)
+
+    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.uint64]:
+        """Acceptance thresholds of a block of users."""
+        return acceptance_thresholds(budgets, self.levels)
+
+    def draw(
+        self, updates: NDArray[np.float32], tables: NDArray[np.uint64], place: Place, source: SimulationSource
+    ) -> NDArray[np.uint8]:
+        """Levels drawn from the simulation's randomness."""
+        updates = np.ascontiguousarray(updates)
+        codes = np.empty(updates.shape, dtype=np.uint8)
+        address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
+        if not draw_codes(updates, tables, self.clip, address, source.key, codes):
+            finite("updates", updates)
+            raise ParameterError("updates must be finite")
+        return codes
+
+    def draw_on_device(
+        self, updates: NDArray[np.float32], budgets: NDArray[np.float64], source: SystemSource
+    ) -> NDArray[np.uint8]:
+        """Levels drawn in constant time from the operating system's randomness."""
+        finite("updates", updates)
+        return draw_codes_on_device(np.ascontiguousarray(updates), budgets, self.clip, self.levels, source)
+
+
+@dataclass(frozen=True)
+class ContinuousClipLaplace:
+    """Clip-Laplace in floating point (the paper's Definition 5 with A = C): for simulation."""
+
+    clip: float
+
+    def __post_init__(self) -> None:
+        positive("clip", self.clip)
+
+    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The budgets themselves."""
+        return budgets
+
+    def draw(
+        self,
+        updates: NDArray[np.float32],
+        tables: NDArray[np.float64],
+        place: Place,
+        source: SimulationSource,
+    ) -> NDArray[np.float32]:
+        """Values in [-C, C]."""
+        return _continuous(draw_clip_laplace, self.clip, updates, tables, place, source)
+
+
+@dataclass(frozen=True)
+class LaplaceNoise:
+    """The Laplace mechanism of the baselines: unbounded, unbiased, in floating point."""
+
+    clip: float
+
+    def __post_init__(self) -> None:
+        positive("clip", self.clip)
+
+    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The budgets themselves."""
+        return budgets
+
+    def draw(
+        self,
+        updates: NDArray[np.float32],
+        tables: NDArray[np.float64],
+        place: Place,
+        source: SimulationSource,
+    ) -> NDArray[np.float32]:
+        """The clipped updates plus noise of scale 2C / epsilon."""
+        return _continuous(draw_laplace, self.clip, updates, tables, place, source)
+
+
+@dataclass(frozen=True)
+class NoNoise:
+    """No clipping and no noise: training without privacy."""
+
+    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Nothing to prepare."""
+        return budgets
+
+    def draw(
+        self,
+        updates: NDArray[np.float32],
+        tables: NDArray[np.float64],
+        place: Place,
+        source: SimulationSource,
+    ) -> NDArray[np.float32]:
+        """The updates as they are."""
+        finite("updates", updates)
+        return updates
+
+
+def _continuous(
+    law: Any,
+    clip: float,
+    updates: NDArray[np.float32],
+    budgets: NDArray[np.float64],
+    place: Place,
+    source: SimulationSource,
+) -> NDArray[np.float32]:
+    finite("updates", updates)
+    out = np.empty(updates.shape, dtype=np.float32)
+    address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
+    law(updates, budgets, clip, address, source.key, out)
+    return out

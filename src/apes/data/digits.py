@@ -1,0 +1,199 @@
+"""The embedded images: 28 x 28 digits made from scikit-learn's 1,797 handwritten 8 x 8 digits.
+
+They need no network and have MNIST's size. The originals are split before images are made, so no image of
+the test set comes from an original that was trained on. (The same few writers are in both.)
+"""
+
+import logging
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import zoom
+
+from apes.data.files import write_whole
+
+NUM_TRAIN, NUM_TEST = 60_000, 10_000
+SIDE = 28  # pixels
+PROVENANCE = "made from scikit-learn's handwritten 8x8 digits, 1,437 originals for training and 360 for test"
+
+# Raise when the recipe changes: a cache file of another version is made again.
+_VERSION = 1
+_SEED = 20_250_301
+_SPLIT_STREAM, _TRAIN_STREAM, _TEST_STREAM = range(3)
+_TEST_EVERY = 5  # every fifth original is for test: 360 of 1,797
+_ZOOMED = 20  # pixels; MNIST too fits its digits into 20 x 20 of the 28 x 28
+_BORDER = 2  # zero pixels around a zoomed original, where samples from outside of it land
+_FRAME = _ZOOMED + 2 * _BORDER
+_ANGLE_SD = np.deg2rad(8.0)
+_SCALES = (0.9, 1.1)
+_SHIFT = 1.5  # pixels, either way
+_BATCH = 250  # images; keeps the working set within a core's cache
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Pixels(NamedTuple):
+    """The images of a set as they are stored: uint8 in [0, 255], labels in [0, 9]."""
+
+    train_images: NDArray[np.uint8]
+    train_labels: NDArray[np.uint8]
+    test_images: NDArray[np.uint8]
+    test_labels: NDArray[np.uint8]
+
+
+def load_digits(cache: Path, progress: Callable[[int, int], None] | None = None) -> Pixels:
+    """Return the 60,000 + 10,000 embedded images, from the cache if they are there.
+
+    A cache file that is damaged or of another version is made again; a cache that cannot be written is
+    reported by a logged warning and does no harm.
+
+    Args:
+        cache: the cache folder.
+        progress: called with (images made, images to make) if they have to be made.
+    """
+    path = cache / "data" / "digits" / "digits.npz"
+    stored = _read_cache(path)
+    if stored is not None:
+        return stored
+    pixels = make_digits(NUM_TRAIN, NUM_TEST, progress)
+
+    def write(file: BinaryIO) -> None:
+        np.savez(file, version=np.array(_VERSION), **pixels._asdict())
+
+    try:
+        write_whole(path, write)
+    except OSError as error:
+        _LOGGER.warning("the digits are not kept for next time: %s", error)
+    return pixels
+
+
+def make_digits(num_train: int, num_test: int, progress: Callable[[int, int], None] | None = None) -> Pixels:
+    """Make images from the originals; the same arguments give the same images.
+
+    Args:
+        num_train: images for training, at least 0.
+        num_test: images for test, at least 0.
+        progress: called with (images made, images to make).
+    """
+    images, labels = originals()
+    train, test = split_originals(labels)
+    zoomed = _zoom(images)
+
+    def report(done: int) -> None:
+        if progress is not None:
+            progress(done, num_train + num_test)
+
+    rng = _generator(_TRAIN_STREAM)
+    train_picks = rng.permutation(np.resize(train, num_train))  # each original equally often
+    train_images = _render(zoomed, train_picks, rng, report)
+    rng = _generator(_TEST_STREAM)
+    test_picks = rng.permutation(np.resize(test, num_test))
+    test_images = _render(zoomed, test_picks, rng, lambda done: report(num_train + done))
+    return Pixels(train_images, labels[train_picks], test_images, labels[test_picks])
+
+
+def originals() -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+    """Return scikit-learn's digits: (1797, 8, 8) pixels in [0, 16] and their classes."""
+    # Imported here because it takes longer than all else that this package imports.
+    from sklearn.datasets import load_digits as bundled
+
+    digits = bundled()
+    return digits.images, digits.target.astype(np.uint8)
+
+
+def split_originals(labels: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split the originals into those for training and those for test, alike in every class."""
+    order = _generator(_SPLIT_STREAM).permutation(len(labels))
+    # Every fifth of a list ordered by class is a fifth of every class.
+    order = order[np.argsort(labels[order], kind="stable")]
+    is_test = np.arange(len(order)) % _TEST_EVERY == 0
+    return order[~is_test], order[is_test]
+
+
+def _generator(stream: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([_SEED, stream])))
+
+
+def _zoom(images: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Enlarge originals to 20 x 20 by cubic splines, scale them to [0, 255] and frame them with zeros."""
+    side = images.shape[1]
+    # Splines are linear in the pixels: what they do to unit vectors is what they do to rows and columns.
+    columns = [
+        zoom(unit, _ZOOMED / side, order=3, mode="grid-constant", grid_mode=True) for unit in np.eye(side)
+    ]
+    enlarge = np.stack(columns, axis=1)
+    large = np.clip(enlarge @ images @ enlarge.T, 0, 16) * (255 / 16)
+    border = (_BORDER, _BORDER)
+    return np.pad(large.astype(np.float32), ((0, 0), border, border))
+
+
+def _render(
+    zoomed: NDArray[np.float32],
+    picks: NDArray[np.int64],
+    rng: np.random.Generator,
+    report: Callable[[int], None],
+) -> NDArray[np.uint8]:
+    """Turn, scale and shift the picked originals at random, one bilinear resampling for each image."""
+    num = len(picks)
+    angle = rng.normal(0.0, _ANGLE_SD, num)
+    scale = rng.uniform(*_SCALES, num)
+    shift = rng.uniform(-_SHIFT, _SHIFT, (2, num, 1)).astype(np.float32)
+    # A pixel of the image is looked up where the inverse map takes it.
+    cos = (np.cos(angle) / scale).astype(np.float32)[:, None]
+    sin = (np.sin(angle) / scale).astype(np.float32)[:, None]
+    grid = np.arange(SIDE, dtype=np.float32) - np.float32((SIDE - 1) / 2)
+    rows, columns = np.repeat(grid, SIDE), np.tile(grid, SIDE)
+    made = np.empty((num, SIDE * SIDE), np.uint8)
+    for start in range(0, num, _BATCH):
+        part = slice(start, start + _BATCH)
+        y, x = rows - shift[0, part], columns - shift[1, part]
+        source_y = cos[part] * y + sin[part] * x
+        source_x = cos[part] * x - sin[part] * y
+        made[part] = np.rint(_bilinear(zoomed, picks[part], source_y, source_x))
+        report(min(start + _BATCH, num))
+    return made.reshape(num, SIDE, SIDE)
+
+
+def _bilinear(
+    zoomed: NDArray[np.float32], picks: NDArray[np.int64], y: NDArray[np.float32], x: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Sample framed originals at points given relative to their centres, in pixels."""
+    centre, last = np.float32((_FRAME - 1) / 2), np.float32(_FRAME - 1.5)
+    y, x = np.clip(y + centre, 0, last), np.clip(x + centre, 0, last)
+    row, column = y.astype(np.int64), x.astype(np.int64)
+    y -= row.astype(np.float32)
+    x -= column.astype(np.float32)
+    flat = zoomed.ravel()
+    corner = (picks * _FRAME**2)[:, None] + row * _FRAME + column
+    upper = flat[corner] * (1 - x) + flat[corner + 1] * x
+    lower = flat[corner + _FRAME] * (1 - x) + flat[corner + _FRAME + 1] * x
+    sampled: NDArray[np.float32] = upper * (1 - y) + lower * y
+    return sampled
+
+
+def _read_cache(path: Path) -> Pixels | None:
+    """Read the images from the cache; None if there are none that can be used."""
+    try:
+        # Opened here, because numpy leaves the file open when it is no archive.
+        with path.open("rb") as file, np.load(file) as archive:
+            if int(archive["version"]) != _VERSION:
+                raise ValueError("another version")
+            pixels = Pixels(*(archive[field] for field in Pixels._fields))
+        _check(pixels)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        _LOGGER.warning("%s cannot be used and is made again: %s", path, error)
+        return None
+    return pixels
+
+
+def _check(pixels: Pixels) -> None:
+    shapes = [(NUM_TRAIN, SIDE, SIDE), (NUM_TRAIN,), (NUM_TEST, SIDE, SIDE), (NUM_TEST,)]
+    if [array.shape for array in pixels] != shapes or any(array.dtype != np.uint8 for array in pixels):
+        raise ValueError("arrays of another shape or type")

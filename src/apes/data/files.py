@@ -1,0 +1,54 @@
+"""The cache folder, and files that appear in it whole or not at all."""
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+
+def cache_folder(cache: Path | None = None) -> Path:
+    """Choose the folder for what can be made or fetched again; it need not exist.
+
+    Args:
+        cache: the folder, or None for ``$APES_CACHE``, else ``$XDG_CACHE_HOME/apes``, else
+            ``~/.cache/apes``.
+    """
+    if cache is not None:
+        return Path(cache)
+    own, shared = os.environ.get("APES_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    if own:
+        return Path(own).expanduser()
+    if shared:
+        return Path(shared) / "apes"
+    home = os.path.expanduser("~")
+    # A user without a home (some containers) keeps the tilde; do not make a folder of that name.
+    return (Path(tempfile.gettempdir()) if home == "~" else Path(home) / ".cache") / "apes"
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file so that others see the old content or all of the new, even after a crash.
+
+    Args:
+        path: the file; its folder is made if need be.
+        write: called once with the open file.
+
+    Raises:
+        OSError: if the folder or the file cannot be written; what was at ``path`` before stays.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with part.open("xb") as file:
+            write(file)
+            sync(file)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def sync(file: BinaryIO) -> None:
+    """Bring what was written to ``file`` to the disk."""
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,212 @@
+"""The shuffler: takes reports of known senders, releases what no longer tells who sent what.
+
+A collector gathers a round's reports, block after block and on several threads at once, and releases one batch:
+
+* `LevelCounter`: coded reports as counts a level (memory does not grow with the users);
+* `Permuter`: every coordinate's reports in an independent random order;
+* `Adder`: for the frameworks without a shuffler, the plain sum.
+
+Each gives the same batch whatever the order and the size of the blocks.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from apes.errors import ParameterError, ProtocolError
+from apes.messages import Batch, CountedBatch, PermutedBatch, Report, SummedBatch
+from apes.randomness import Purpose, SimulationSource
+from apes.shuffler.tally import count_levels, permute_rows
+
+_TALLY_LIMIT = 2**16 - 1
+_FIXED_POINT = 2.0**32
+
+
+class Collector(Protocol):
+    """Gathers the reports of one round and releases one batch."""
+
+    def add(self, report: Report) -> None:
+        """Take the reports of a block of users."""
+        ...
+
+    def release(self) -> Batch:
+        """Hand over the batch."""
+        ...
+
+
+class _Attendance:
+    """Who has reported what: every user must report every coordinate exactly once."""
+
+    def __init__(self, users: int, dimensions: int) -> None:
+        self._received = np.zeros(users, dtype=np.int64)
+        self._budgets = np.full(users, np.nan)
+        self._dimensions = dimensions
+
+    def note(self, report: Report) -> slice:
+        users, width = report.values.shape
+        senders = slice(report.first_user, report.first_user + users)
+        stop = report.first_coordinate + width
+        if report.first_user < 0 or senders.stop > self._received.size or report.budgets.shape != (users,):
+            raise ProtocolError(
+                f"report from users {senders.start}..{senders.stop - 1} who are not in this round"
+            )
+        if report.first_coordinate < 0 or stop > self._dimensions:
+            raise ProtocolError(
+                f"report on coordinates {report.first_coordinate}..{stop - 1} of {self._dimensions}"
+            )
+        self._received[senders] += width
+        self._budgets[senders] = report.budgets
+        return senders
+
+    def budgets(self, source: SimulationSource) -> NDArray[np.float64]:
+        """The budgets in an order of their own, once everybody has reported everything."""
+        if (self._received != self._dimensions).any():
+            user = int(np.argmax(self._received != self._dimensions))
+            raise ProtocolError(
+                f"user {user} reported {self._received[user]} of {self._dimensions} coordinates"
+            )
+        return source.generator(Purpose.SHUFFLE).permutation(self._budgets)
+
+
+class LevelCounter:
+    """Counts levels: 16-bit tallies a thread, added into the round's counts before they can overflow."""
+
+    def __init__(self, users: int, dimensions: int, levels: int, source: SimulationSource) -> None:
+        self._attendance = _Attendance(users, dimensions)
+        self._source = source
+        self._counts = np.zeros((dimensions, levels), dtype=np.int64)
+        self._own = threading.local()
+        self._tallies: list[_Tally] = []
+        self._lock = threading.Lock()
+
+    def add(self, report: Report) -> None:
+        """Count the levels of a block of users."""
+        if report.values.dtype != np.uint8:
+            raise ProtocolError(f"coded reports are bytes, got {report.values.dtype}")
+        self._attendance.note(report)
+        tally = self._tally()
+        if tally.rows + report.values.shape[0] > _TALLY_LIMIT:
+            self._flush(tally)
+        tally.add(report)
+
+    def release(self) -> CountedBatch:
+        """Hand over the counts, and the budgets shuffled apart."""
+        budgets = self._attendance.budgets(self._source)
+        for tally in self._tallies:
+            self._flush(tally)
+        return CountedBatch(self._counts, budgets)
+
+    def _tally(self) -> "_Tally":
+        tally: _Tally | None = getattr(self._own, "tally", None)
+        if tally is None:
+            tally = self._own.tally = _Tally(*self._counts.shape)
+            with self._lock:
+                self._tallies.append(tally)
+        return tally
+
+    def _flush(self, tally: "_Tally") -> None:
+        with self._lock:
+            self._counts += tally.counts
+        tally.clear()
+
+
+class _Tally:
+    """One thread's counts since its last flush."""
+
+    def __init__(self, dimensions: int, levels: int) -> None:
+        self.counts = np.zeros((dimensions, levels), dtype=np.uint16)
+        self.rows = 0
+
+    def add(self, report: Report) -> None:
+        width = report.values.shape[1]
+        part = self.counts[report.first_coordinate : report.first_coordinate + width]
+        if not count_levels(report.values, part):
+            raise ProtocolError(f"a report holds a level past {self.counts.shape[1] - 1}")
+        # An upper bound of any entry: each call adds at most its number of users to one coordinate.
+        self.rows += report.values.shape[0]
+
+    def clear(self) -> None:
+        self.counts.fill(0)
+        self.rows = 0
+
+
+class Permuter:
+    """Holds a round's reports and releases every coordinate in an independent random order."""
+
+    def __init__(
+        self,
+        users: int,
+        dimensions: int,
+        source: SimulationSource,
+        dtype: type = np.float32,
+        threads: int = 1,
+    ) -> None:
+        self._attendance = _Attendance(users, dimensions)
+        self._source = source
+        self._threads = threads
+        self._values: NDArray[np.float32] | NDArray[np.uint8] = np.empty((dimensions, users), dtype=dtype)
+
+    def add(self, report: Report) -> None:
+        """Keep the reports of a block of users."""
+        if report.values.dtype != self._values.dtype:
+            raise ProtocolError(f"this round's reports are {self._values.dtype}, got {report.values.dtype}")
+        senders = self._attendance.note(report)
+        first = report.first_coordinate
+        self._values[first : first + report.values.shape[1], senders] = report.values.T
+
+    def release(self) -> PermutedBatch:
+        """Permute every coordinate on its own, and the budgets apart from them."""
+        budgets = self._attendance.budgets(self._source)
+        stream, key = self._source.stream(Purpose.SHUFFLE), self._source.key
+        rows = self._values.shape[0]
+        edges = np.linspace(0, rows, self._threads + 1).astype(int)
+
+        def permute(part: int) -> None:
+            start, stop = int(edges[part]), int(edges[part + 1])
+            permute_rows(self._values[start:stop], start, stream, key)
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(permute, range(self._threads)))
+        return PermutedBatch(self._values, budgets)
+
+
+class Adder:
+    """Sums reports in fixed point, so that the sum does not depend on the order of the blocks."""
+
+    def __init__(self, users: int, dimensions: int, source: SimulationSource) -> None:
+        self._attendance = _Attendance(users, dimensions)
+        self._source = source
+        self._sums = np.zeros(dimensions, dtype=np.int64)
+        # 2^62 / 2^32 / users: below it no sum can overflow.
+        self._largest = 2.0**62 / _FIXED_POINT / users
+        self._lock = threading.Lock()
+
+    def add(self, report: Report) -> None:
+        """Add the reports of a block of users."""
+        self._attendance.note(report)
+        sums = np.zeros(report.values.shape[1], dtype=np.int64)
+        if not _add_fixed(report.values, self._largest, sums):
+            raise ParameterError(f"updates must be finite and within +-{self._largest:.3g} to be added up")
+        first = report.first_coordinate
+        with self._lock:
+            self._sums[first : first + sums.size] += sums
+
+    def release(self) -> SummedBatch:
+        """Hand over the mean of the reports."""
+        budgets = self._attendance.budgets(self._source)
+        return SummedBatch(self._sums / _FIXED_POINT / budgets.size, budgets)
+
+
+@njit(nogil=True, cache=True)
+def _add_fixed(values: NDArray[np.float32], largest: float, sums: NDArray[np.int64]) -> bool:
+    for u in range(values.shape[0]):
+        for c in range(values.shape[1]):
+            value = np.float64(values[u, c])
+            if not abs(value) <= largest:
+                return False
+            sums[c] += np.int64(np.rint(value * 4294967296.0))
+    return True

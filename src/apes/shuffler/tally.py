@@ -1,0 +1,65 @@
+"""Compiled loops of the shuffler: counting levels, and permuting a coordinate's reports."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from apes.randomness import philox
+
+# 64 coordinates x 256 levels x 2 bytes stay in a first-level cache while a block's users run through them.
+_COORDINATES_AT_ONCE = 64
+_WORD = np.uint64(32)
+
+
+@njit(nogil=True, cache=True)
+def count_levels(codes: NDArray[np.uint8], counts: NDArray[np.uint16]) -> bool:
+    """Add a block (users x coordinates) to counts (coordinates x levels); False if a level is out of range."""
+    users, width = codes.shape
+    levels = counts.shape[1]
+    highest = np.uint8(0)
+    for u in range(users):
+        for c in range(width):
+            highest = max(highest, codes[u, c])
+    if highest >= levels:
+        return False
+    for start in range(0, width, _COORDINATES_AT_ONCE):
+        stop = min(start + _COORDINATES_AT_ONCE, width)
+        for u in range(users):
+            row = codes[u]
+            for c in range(start, stop):
+                counts[c, row[c]] += np.uint16(1)
+    return True
+
+
+@njit(nogil=True, cache=True)
+def permute_rows(
+    values: NDArray[np.float32] | NDArray[np.uint8],
+    first: int,
+    stream: np.uint64,
+    key: tuple[np.uint64, np.uint64],
+) -> None:
+    """Give every row of ``values`` an independent uniform permutation (Fisher-Yates), in place."""
+    rows, n = values.shape
+    partners = np.empty(2 * (n // 2 + 1), dtype=np.int64)
+    for r in range(rows):
+        row = values[r]
+        _partners(np.uint64(first + r), stream, key, partners)
+        for i in range(n - 1, 0, -1):
+            j = partners[i]
+            row[i], row[j] = row[j], row[i]
+
+
+@njit
+def _partners(
+    row: np.uint64, stream: np.uint64, key: tuple[np.uint64, np.uint64], partners: NDArray[np.int64]
+) -> None:
+    """For every place i of a row a uniform place in 0 .. i.
+
+    A 64-bit fraction times i + 1: no place is off by more than 2^-32 of its probability for n < 2^32.
+    """
+    for m in range(partners.size // 2):
+        a, b, c, d = philox(np.uint64(m), np.uint64(0), row, stream, key[0], key[1])
+        bound = np.uint64(2 * m + 1)
+        partners[2 * m] = np.int64((a * bound + ((b * bound) >> _WORD)) >> _WORD)
+        bound = np.uint64(2 * m + 2)
+        partners[2 * m + 1] = np.int64((c * bound + ((d * bound) >> _WORD)) >> _WORD)
