@@ -51,6 +51,24 @@ def philox(
     return c0, c1, c2, c3
 
 
+@njit(nogil=True, cache=True)
+def fill_uniform(
+    address: tuple[int, int, np.uint64], key: tuple[np.uint64, np.uint64], out: NDArray[np.float32]
+) -> None:
+    """Fill a block (users x coordinates) with uniform numbers in [0, 1) of 24 bits.
+
+    Args:
+        address: First user, first coordinate and stream.
+        key: Philox key.
+        out: Where the numbers go.
+    """
+    first_user, first, stream = address
+    for u in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            word = philox(np.uint64(first + i), np.uint64(0), np.uint64(first_user + u), stream, key[0], key[1])[0]
+            out[u, i] = np.float32(word >> np.uint64(8)) * np.float32(2.0**-24)
+
+
 @dataclass(frozen=True)
 class SimulationSource:
     """Seeded randomness of one round of a simulation; reproducible, not cryptographic.

@@ -68,7 +68,7 @@ def load(
         DataError: if the files are missing or not what they should be; says what to do.
     """
     if name not in NAMES:
-        raise ParameterError(f"data set must be one of {', '.join(NAMES)}, got {name!r}")
+        raise ParameterError(f"name must be one of {', '.join(NAMES)}, got {name!r}")
     if normalise not in get_args(Normalise):
         raise ParameterError(f"normalise must be {' or '.join(get_args(Normalise))}, got {normalise!r}")
     if name == "digits":
@@ -128,7 +128,7 @@ def _read_images(path: Path, collection: Collection) -> NDArray[np.uint8]:
 def _read_labels(path: Path, file: IdxFile, collection: Collection) -> NDArray[np.uint8]:
     labels = read_idx(path, file.dimensions, remedy(collection.name))
     # QMNIST's rows tell class, origin, writer and more; an empty row has no class.
-    classes = labels.reshape(len(labels), -1)[:, :1]
+    classes = labels[:, :1] if labels.ndim == 2 else labels[:, None]
     bad = (classes < 0) | (classes >= CLASSES)
     if bad.any() or classes.shape[1] == 0:
         cause = f"the label {classes[bad][0]}" if bad.any() else "no labels"

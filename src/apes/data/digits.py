@@ -89,10 +89,10 @@ def make_digits(num_train: int, num_test: int, progress: Callable[[int, int], No
             progress(done, num_train + num_test)
 
     rng = _generator(_TRAIN_STREAM)
-    train_picks = rng.permutation(np.resize(train, num_train))  # each original equally often
+    train_picks = _pick(train, num_train, rng)
     train_images = _render(zoomed, train_picks, rng, report)
     rng = _generator(_TEST_STREAM)
-    test_picks = rng.permutation(np.resize(test, num_test))
+    test_picks = _pick(test, num_test, rng)
     test_images = _render(zoomed, test_picks, rng, lambda done: report(num_train + done))
     return Pixels(train_images, labels[train_picks], test_images, labels[test_picks])
 
@@ -117,6 +117,11 @@ def split_originals(labels: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArr
 
 def _generator(stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([_SEED, stream])))
+
+
+def _pick(pool: NDArray[np.int64], num: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Pick originals in random order, each equally often but for a random choice of the remainder."""
+    return rng.permutation(np.resize(rng.permutation(pool), num))
 
 
 def _zoom(images: NDArray[np.float64]) -> NDArray[np.float32]:

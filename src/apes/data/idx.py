@@ -76,7 +76,8 @@ def read_idx(path: Path, dimensions: int, remedy: str) -> NDArray[np.uint8] | ND
             raise DataError(f"{path}: {cause}, its header promises {size} bytes and there are {found}")
     except DataError as error:
         raise DataError(f"{error}; {remedy}") from None
-    return np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+    array = np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+    return cast("NDArray[np.uint8] | NDArray[np.int32]", array)
 
 
 def _read_header(

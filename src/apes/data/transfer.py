@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from apes.data.files import sync
 from apes.errors import DataError
 
 _TIMEOUT_SECONDS = 30.0  # without a single byte
@@ -52,11 +51,11 @@ def _copy(
             file.write(chunk)
             if expected:
                 report(received / expected)
-        sync(file)
     # read(n) does not complain when the connection ends early.
     if expected is not None and received != expected:
         raise DataError(f"transfer ended after {received} of {expected} bytes")
 
 
 def _one_line(cause: object) -> str:
-    return " ".join(str(cause).split()) or type(cause).__name__
+    text = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+    return " ".join(text.split())

@@ -1,0 +1,70 @@
+"""The server's step: from an estimate of the mean update to the next model. Costs no privacy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.messages import Estimate
+from apes.parameters import positive, within
+
+
+@dataclass(frozen=True, eq=False)
+class ServerState:
+    """Where the analyzer stands after a round.
+
+    Attributes:
+        weights: The model that is broadcast.
+        velocity: Running mean of the estimates (momentum).
+        average: Average of the models so far, weighted towards the late ones.
+        step: Rounds taken.
+    """
+
+    weights: NDArray[np.float64]
+    velocity: NDArray[np.float64]
+    average: NDArray[np.float64]
+    step: int
+
+    @classmethod
+    def start(cls, weights: NDArray[np.float64]) -> "ServerState":
+        """The state before the first round."""
+        return cls(weights, np.zeros_like(weights), weights, 0)
+
+
+@dataclass(frozen=True)
+class ServerOptimizer:
+    """Gradient step with optional momentum, step decay and averaging.
+
+    Args:
+        learning_rate: Step alpha of the first round, in (0, inf).
+        momentum: Weight of the past in the running mean of estimates, in [0, 0.999]. The mean is corrected for
+            its start, so the size of a step does not depend on it.
+        decay: The step of round t (from 0) is alpha / (1 + decay t), decay in [0, 10^3].
+        averaging: 0 hands out the last model; a in (0, 100] the average with weights growing like t^a.
+    """
+
+    learning_rate: float
+    momentum: float = 0.0
+    decay: float = 0.0
+    averaging: float = 0.0
+
+    def __post_init__(self) -> None:
+        positive("learning_rate", self.learning_rate)
+        within("momentum", self.momentum, 0, 0.999)
+        within("decay", self.decay, 0, 1e3)
+        within("averaging", self.averaging, 0, 100)
+
+    def apply(self, state: ServerState, estimate: Estimate) -> ServerState:
+        """Return the state after one step against the estimated mean update."""
+        step = state.step + 1
+        velocity = self.momentum * state.velocity + (1 - self.momentum) * estimate.mean
+        direction = velocity / (1 - self.momentum**step)
+        rate = self.learning_rate / (1 + self.decay * state.step)
+        weights = state.weights - rate * direction
+        # Running average with weight proportional to t^a: the t-th model enters with a share (a + 1) / (t + a).
+        share = (self.averaging + 1) / (step + self.averaging)
+        return ServerState(weights, velocity, state.average + share * (weights - state.average), step)
+
+    def model(self, state: ServerState) -> NDArray[np.float64]:
+        """The model to hand out: the average if averaging is on, else the last one."""
+        return state.average if self.averaging > 0 else state.weights
