@@ -166,8 +166,7 @@ class ClipLaplace(_Law):
         # If g is near -A, 1 - q would round away the lower tail: while q <= 1/2, start from g instead,
         # with 1 - exp(-u) = q W - L, which is <= 1/2 there.
         from_g = -self.scale * np.log1p(np.maximum(left - q * mass, -0.5))
-        # g bounds the branches, so that rounding cannot make them cross. At q = 1 the answer is A even
-        # if no mass lies beyond g.
+        # g bounds the branches, lest rounding leave the support; q = 1 gives A even where g = A.
         return np.select(
             [(q * mass <= left) & (q < 1), q <= 0.5],
             [np.minimum(low + from_low, self.location), self.location + from_g],

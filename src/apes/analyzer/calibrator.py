@@ -1,8 +1,8 @@
 """Calibration: from a shuffled batch to an estimate of the users' mean clipped update.
 
-Clip-Laplace reports are biased towards zero. The expected mean report F(x), were every user's update x, is known
-from the public budgets; the paper inverts it. With thousands of coordinates at hand one can do better: most
-coordinates carry little, and how many carry how much can be learned from the batch itself. None of it costs
+Clip-Laplace reports are biased towards zero. What the mean of a statistic of the reports would be, were every user's
+update x, is known from the public budgets: a curve that increases with x. Observing the mean, one reads x off the
+curve. The paper's statistic is the report itself; the counts of a coded batch allow a better one. Neither costs
 privacy: it is post-processing.
 """
 
@@ -12,33 +12,29 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
-from apes.analyzer.expected import Response
+from apes.analyzer.expected import Channel, continuous_response, law_at_zero
 from apes.codes import level_values
-from apes.messages import Batch, CountedBatch, Estimate, SummedBatch
+from apes.errors import ProtocolError
+from apes.messages import Batch, CountedBatch, Estimate, PermutedBatch, SummedBatch
 
-_SCALES = np.concatenate([[0.0], 2.0 ** np.arange(-6, 12)])
-_EM_STEPS = 40
+Budgets = NDArray[np.float64]
+# How far users' updates scatter around their mean, as a fraction of C: the assumption under which the likelihood
+# statistic is the best one. On gradients of logistic regression anything from 0.3 to 0.5 does equally well.
+SCATTER = 0.4
 
 
 class Calibrator(Protocol):
     """Turns a batch into an estimate of the mean clipped update."""
 
+    def standard_error(self, budgets: Budgets) -> float:
+        """Noise of one coordinate's estimate near zero, from the public budgets alone."""
+        ...
+
     def estimate(self, batch: Batch) -> Estimate:
         """Estimate the mean clipped update of the users in the batch."""
         ...
-
-
-def mean_report(batch: Batch, clip: float) -> NDArray[np.float64]:
-    """Mean report of each coordinate, in the update's units."""
-    if isinstance(batch, CountedBatch):
-        counts = batch.counts
-        # Integer sums are exact, so permuted and counted batches agree to the last bit.
-        total = counts @ (2 * np.arange(counts.shape[1]) - (counts.shape[1] - 1))
-        return np.asarray(total * (clip / (counts.shape[1] - 1) / batch.budgets.size))
-    if isinstance(batch, SummedBatch):
-        return batch.mean
-    return np.asarray(batch.values.mean(axis=1, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -46,94 +42,114 @@ class Unbiased:
     """For reports that are right on average (Laplace, or no noise): the mean as it is.
 
     Args:
-        noise: Standard deviation of one user's report around the update, given the budgets.
+        noise: Standard deviation of a user's report around the update, given the budgets.
     """
 
-    noise: Callable[[NDArray[np.float64]], float]
+    noise: Callable[[Budgets], float]
+
+    def standard_error(self, budgets: Budgets) -> float:
+        """Noise of the mean of n reports."""
+        return self.noise(budgets) / float(np.sqrt(budgets.size))
 
     def estimate(self, batch: Batch) -> Estimate:
         """The mean report."""
-        return Estimate(
-            mean_report(batch, clip=1.0), self.noise(batch.budgets) / float(np.sqrt(batch.budgets.size))
-        )
+        return Estimate(_mean_report(batch), self.standard_error(batch.budgets))
 
 
 @dataclass(frozen=True)
-class Inverse:
-    """The paper's calibration: the x whose expected mean report is the one observed.
+class ContinuousInverse:
+    """The paper's calibration of continuous reports: the x whose expected mean report is the observed one.
 
     Args:
         clip: C.
-        response: Expected mean report as a function of x, from the budgets.
     """
 
     clip: float
-    response: Callable[[NDArray[np.float64]], Response]
+
+    def standard_error(self, budgets: Budgets) -> float:
+        """Noise of the estimate at 0."""
+        inputs, expected, variance = continuous_response(budgets, self.clip)
+        return _error_at_zero(inputs, expected, variance, budgets.size)
 
     def estimate(self, batch: Batch) -> Estimate:
         """Invert the expected mean report, coordinate by coordinate; outside its range, clip."""
-        response = self.response(batch.budgets)
-        mean = np.interp(mean_report(batch, self.clip), response.expected, response.inputs)
-        error = np.sqrt(response.variance / batch.budgets.size) / response.slope
-        return Estimate(mean, float(error))
+        inputs, expected, variance = continuous_response(batch.budgets, self.clip)
+        mean = np.interp(_mean_report(batch), expected, inputs)
+        return Estimate(mean, _error_at_zero(inputs, expected, variance, batch.budgets.size))
 
 
 @dataclass(frozen=True)
-class Posterior:
-    """A better one: the posterior mean of each coordinate, under a prior learned from all of them.
-
-    The inner calibrator's estimate of a coordinate is its true mean plus nearly Gaussian noise of known size
-    (thousands of users add up). Over the coordinates the true means spread like a mixture of normals of many
-    widths, zero among them; its weights are fitted to the batch by expectation maximisation, and every estimate is
-    replaced by its posterior mean: coordinates that are all noise go to zero, strong ones stay.
+class CodedInverse:
+    """Calibration of coded reports through a statistic of the levels.
 
     Args:
-        inner: The calibrator whose estimates are refined.
+        clip: C.
+        channel: Law of the reported level for each input level, given the budgets.
+        statistic: Number psi_k that each level counts for, given the channel: an odd, non-decreasing function.
+            `report_statistic` is the paper's, `likelihood_statistic` the better one.
     """
 
-    inner: Calibrator
+    clip: float
+    channel: Callable[[Budgets], Channel]
+    statistic: Callable[[Channel], NDArray[np.float64]]
+
+    def standard_error(self, budgets: Budgets) -> float:
+        """Noise of the estimate at 0."""
+        channel = self.channel(budgets)
+        psi = self.statistic(channel)
+        variance = float(law_at_zero(channel) @ psi**2)
+        return _error_at_zero(level_values(psi.size, self.clip), channel @ psi, variance, budgets.size)
 
     def estimate(self, batch: Batch) -> Estimate:
-        """Refine the inner estimate by the learned prior."""
-        raw = self.inner.estimate(batch)
-        if raw.standard_error == 0.0:
-            return raw
-        return Estimate(posterior_mean(raw.mean, raw.standard_error), raw.standard_error)
+        """Invert the expected mean of the statistic; between levels it is linear, outside its range, clip."""
+        channel = self.channel(batch.budgets)
+        psi = self.statistic(channel)
+        if isinstance(batch, PermutedBatch):
+            batch = batch.counted(psi.size)
+        if not isinstance(batch, CountedBatch) or batch.counts.shape[1] != psi.size:
+            raise ProtocolError(f"this plan's reports have {psi.size} levels; the batch does not")
+        observed = batch.counts @ psi / batch.budgets.size
+        mean = np.interp(observed, channel @ psi, level_values(psi.size, self.clip))
+        return Estimate(mean, self.standard_error(batch.budgets))
 
 
-def posterior_mean(values: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """Posterior means of normal observations with standard deviation ``noise``, prior fitted to them."""
-    spread = noise**2 * _SCALES
-    total = spread + noise**2
-    log_density = -0.5 * (values[:, None] ** 2 / total + np.log(total))
-    density = np.exp(log_density - log_density.max(axis=1, keepdims=True))
-    weights = np.full(_SCALES.size, 1 / _SCALES.size)
-    for _ in range(_EM_STEPS):
-        evidence = density @ weights
-        weights = weights * ((1 / evidence) @ density) / values.size
-    shrink = (density @ (weights * spread / total)) / (density @ weights)
-    return np.asarray(values * shrink)
+def report_statistic(channel: Channel) -> NDArray[np.float64]:
+    """The paper's statistic: the report itself, in units of C."""
+    return level_values(channel.shape[0], 1.0)
 
 
-def top_levels(channel: NDArray[np.float64], fraction: float) -> NDArray[np.float64]:
-    """Probability that a report of each level is among the largest ``fraction`` of a user's reports.
+def likelihood_statistic(channel: Channel, scatter: float = SCATTER) -> NDArray[np.float64]:
+    """Score of the likelihood of a report, for users whose updates scatter normally around their mean.
 
-    Most coordinates of an update are near zero, so the cut is taken where the pooled law at input 0 leaves
-    ``fraction`` outside it: an approximation, which costs accuracy where it is off, never privacy.
+    If every user's update were the same, the score would nearly be the report's sign; the wider updates scatter, the
+    more it resembles the report itself. d/dx log sum_j h(j - x) p(k | j) at x = 0, made monotone.
     """
     levels = channel.shape[0]
-    size = np.abs(2 * np.arange(levels) - (levels - 1))
-    zero = channel[[(levels - 1) // 2, levels // 2]].mean(axis=0)
-    kept = np.zeros(levels)
-    left = fraction
-    for magnitude in np.unique(size)[::-1]:
-        at = size == magnitude
-        mass = float(zero[at].sum())
-        kept[at] = min(1.0, left / mass)
-        left = max(0.0, left - mass)
-    return kept
+    values = level_values(levels, 1.0)
+    edges = np.concatenate([[-np.inf], (values[1:] + values[:-1]) / 2, [np.inf]])
+    step = values[1] - values[0]
+    ahead, behind = (np.diff(ndtr((edges - shift) / scatter)) for shift in (step / 2, -step / 2))
+    score = ((ahead - behind) @ channel) / ((ahead + behind) @ channel)
+    score = (score - score[::-1]) / 2
+    half = levels // 2
+    upper = np.maximum.accumulate(np.maximum(score[levels - half :], 0))
+    return np.concatenate([-upper[::-1], np.zeros(levels - 2 * half), upper])
 
 
-def levels_beyond(levels: int, threshold: float) -> NDArray[np.float64]:
-    """1 for levels whose value is at least ``threshold`` times C in size, else 0."""
-    return (np.abs(level_values(levels, 1.0)) >= threshold).astype(np.float64)
+def _mean_report(batch: Batch) -> NDArray[np.float64]:
+    if isinstance(batch, SummedBatch):
+        return batch.mean
+    if isinstance(batch, PermutedBatch) and batch.values.dtype == np.float32:
+        return np.asarray(batch.values.mean(axis=1, dtype=np.float64))
+    raise ProtocolError("this plan's reports are continuous; the batch holds levels")
+
+
+def _error_at_zero(
+    inputs: NDArray[np.float64], expected: NDArray[np.float64], variance: float, users: int
+) -> float:
+    """Standard error of the x read off a curve at 0, where its slope is taken across the centre."""
+    low, high = (inputs.size - 1) // 2, inputs.size // 2
+    if low == high:
+        low, high = low - 1, high + 1
+    slope = (expected[high] - expected[low]) / (inputs[high] - inputs[low])
+    return float(np.sqrt(variance / users) / slope)

@@ -1,11 +1,13 @@
-"""What a mean report is expected to be: tables from the multiset of budgets, in O(users).
+"""What the reports of a population look like: tables from the multiset of budgets, in O(users).
 
-A user's expected report is an analytic function of the budget, so its mean over n users is a sum over a few dozen
-Chebyshev nodes with weights that the budgets determine (interpolation of the function, summed): O(n) to find the
-weights, and then independent of n.
+A user's law of reports is an analytic function of the budget, so its mean over n users is a sum over a few dozen
+Chebyshev nodes with weights that the budgets determine (interpolate the function, add up): O(n) to find the weights,
+then independent of n.
+
+A channel is an array (levels j, levels k): the probability, for a user picked at random, of reporting level k on an
+input of level j.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -14,29 +16,8 @@ from numpy.typing import NDArray
 from apes.codes import level_probabilities, level_values
 from apes.laws import ClipLaplace
 
+Channel = NDArray[np.float64]
 _GRID = 1001
-
-
-@dataclass(frozen=True, eq=False)
-class Response:
-    """Mean report as a function of a common input x, and its noise.
-
-    Attributes:
-        inputs: Increasing grid of inputs in [-C, C].
-        expected: Expected mean report at each, increasing and odd.
-        variance: Variance of one user's report at input 0, averaged over users.
-    """
-
-    inputs: NDArray[np.float64]
-    expected: NDArray[np.float64]
-    variance: float
-
-    @property
-    def slope(self) -> float:
-        """Derivative of the expected report at input 0."""
-        middle = self.inputs.size // 2
-        low, high = middle - 1, middle + 1 - (1 - self.inputs.size % 2)
-        return float((self.expected[high] - self.expected[low]) / (self.inputs[high] - self.inputs[low]))
 
 
 def budget_quadrature(budgets: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -52,7 +33,7 @@ def budget_quadrature(budgets: NDArray[np.float64]) -> tuple[NDArray[np.float64]
     m = 24 + int(np.ceil(4 * (high - low)))
     angles = (2 * np.arange(m) + 1) * np.pi / (2 * m)
     nodes = (low + high) / 2 + (high - low) / 2 * np.cos(angles)
-    # Mean of the Chebyshev polynomials over the budgets, then the weights of the interpolant's values.
+    # Mean of each Chebyshev polynomial over the budgets, by its recurrence; then weights of the nodes' values.
     scaled = np.clip((2 * budgets - (low + high)) / (high - low), -1, 1)
     moments = np.empty(m)
     previous, current = np.ones_like(scaled), scaled
@@ -64,44 +45,65 @@ def budget_quadrature(budgets: NDArray[np.float64]) -> tuple[NDArray[np.float64]
     return nodes, moments @ basis
 
 
-def pooled_channel(budgets: NDArray[np.float64], levels: int) -> NDArray[np.float64]:
-    """Mean over the users of p(k | j): array (levels j, levels k). Kept for the budgets asked last."""
+def pooled_channel(budgets: NDArray[np.float64], levels: int) -> Channel:
+    """The channel of coded Clip-Laplace for a population. Kept for the budgets asked last."""
     return _pooled_channel(np.sort(budgets).tobytes(), levels)
 
 
 @lru_cache(maxsize=4)
-def _pooled_channel(sorted_budgets: bytes, levels: int) -> NDArray[np.float64]:
+def _pooled_channel(sorted_budgets: bytes, levels: int) -> Channel:
     nodes, weights = budget_quadrature(np.frombuffer(sorted_budgets))
     return np.asarray(np.tensordot(weights, level_probabilities(nodes, levels), axes=1))
 
 
-def coded_response(channel: NDArray[np.float64], clip: float, kept: NDArray[np.float64], pad: float) -> Response:
-    """Response of coded reports that pass through a sparsifier.
+def padded(channel: Channel, kept: NDArray[np.float64], padding: NDArray[np.float64]) -> Channel:
+    """The channel after a sparsifier.
 
     Args:
-        channel: p(k | j) pooled over the users.
-        clip: C.
-        kept: Probability that a report of level k is kept; the others are replaced by symmetric padding.
-        pad: Variance of a padding report.
+        channel: The channel before.
+        kept: Probability that a report of level k is kept.
+        padding: Law of what replaces the others.
     """
-    values = level_values(channel.shape[0], clip)
-    surviving = channel * kept
-    expected = surviving @ values
-    zero = surviving[[(values.size - 1) // 2, values.size // 2]].mean(axis=0)
-    variance = float(zero @ values**2 + (1 - zero.sum()) * pad)
-    return Response(values, expected, variance)
+    return np.asarray(channel * kept + np.outer(1 - channel @ kept, padding))
 
 
-def continuous_response(budgets: NDArray[np.float64], clip: float) -> Response:
-    """Response of continuous Clip-Laplace reports."""
-    return _continuous_response(np.sort(budgets).tobytes(), clip)
+def law_at_zero(channel: Channel) -> NDArray[np.float64]:
+    """Law of a report on input 0, which lies between two levels if their number is even."""
+    levels = channel.shape[0]
+    return np.asarray((channel[(levels - 1) // 2] + channel[levels // 2]) / 2)
 
 
-@lru_cache(maxsize=4)
-def _continuous_response(sorted_budgets: bytes, clip: float) -> Response:
-    nodes, weights = budget_quadrature(np.frombuffer(sorted_budgets))
+def top_levels(channel: Channel, fraction: float) -> NDArray[np.float64]:
+    """Probability that a report of each level is among the largest ``fraction`` of a user's reports.
+
+    Most coordinates of an update are near zero, so the cut is taken where the pooled law at input 0 leaves
+    ``fraction`` outside it: an approximation, which costs accuracy where it is off, never privacy.
+    """
+    levels = channel.shape[0]
+    size = np.abs(2 * np.arange(levels) - (levels - 1))
+    zero = law_at_zero(channel)
+    kept = np.zeros(levels)
+    left = fraction
+    for magnitude in np.unique(size)[::-1]:
+        at = size == magnitude
+        mass = float(zero[at].sum())
+        kept[at] = min(1.0, left / mass)
+        left = max(0.0, left - mass)
+    return kept
+
+
+def levels_beyond(levels: int, threshold: float) -> NDArray[np.float64]:
+    """1 for levels whose value is at least ``threshold`` times C in size, else 0."""
+    return (np.abs(level_values(levels, 1.0)) >= threshold).astype(np.float64)
+
+
+def continuous_response(
+    budgets: NDArray[np.float64], clip: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Inputs in [-C, C], expected mean report at each, variance of a report at 0: continuous Clip-Laplace."""
+    nodes, weights = budget_quadrature(budgets)
     inputs = np.linspace(-clip, clip, _GRID)
     inputs[_GRID // 2] = 0.0
     expected = ClipLaplace(inputs[:, None], nodes[None, :], clip).mean() @ weights
     variance = float(ClipLaplace(np.zeros(nodes.size), nodes, clip).var() @ weights)
-    return Response(inputs, expected, variance)
+    return inputs, expected, variance

@@ -91,7 +91,7 @@ class Threshold:
     """
 
     tau: float
-    padding_epsilon: float = 8.0
+    padding_epsilon: float = 4.0
     needs_whole_update = False
 
     def __post_init__(self) -> None:

@@ -1,0 +1,136 @@
+"""A population's privacy budgets: the paper's laws by name, a constant, a grid, or a column of a file."""
+
+import csv
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.errors import DataError, ParameterError
+from apes.parameters import positive_array, whole
+from apes.randomness import Purpose, SimulationSource
+
+_Law = Callable[[np.random.Generator, int], NDArray[np.float64]]
+
+
+def _uniform(low: float, high: float) -> _Law:
+    return lambda rng, n: rng.uniform(low, high, n)
+
+
+def _gauss(mean: float, low: float, high: float) -> _Law:
+    return lambda rng, n: np.clip(rng.normal(mean, 1.0, n), low, high)
+
+
+def _mixed(mean: float, other: float, low: float, high: float) -> _Law:
+    """90 % of the users around one mean, 10 % around another (which ones is random)."""
+
+    def draw(rng: np.random.Generator, n: int) -> NDArray[np.float64]:
+        means = np.where(rng.random(n) < 0.1, other, mean)
+        return np.clip(rng.normal(means, 1.0), low, high)
+
+    return draw
+
+
+# Table 2 of the paper and the wider range of its Figure 6; a Gaussian's second parameter is a variance of 1.
+LAWS: dict[str, _Law] = {
+    "uniform1": _uniform(0.05, 0.5),
+    "uniform2": _uniform(0.05, 1.0),
+    "uniform3": _uniform(0.05, 3.0),
+    "gauss1": _gauss(0.1, 0.05, 0.5),
+    "gauss2": _gauss(0.2, 0.05, 1.0),
+    "gauss3": _gauss(0.5, 0.05, 3.0),
+    "mixgauss1": _mixed(0.1, 0.5, 0.05, 0.5),
+    "mixgauss2": _mixed(0.2, 1.0, 0.05, 1.0),
+    "mixgauss3": _mixed(0.5, 3.0, 0.05, 3.0),
+}
+
+_FORMS = f"{', '.join(LAWS)}, constant:E, grid:LOW:HIGH, file:PATH or file:PATH:COLUMN"
+
+
+def make_budgets(spec: str, users: int, seed: int) -> NDArray[np.float64]:
+    """Return the local budgets of a population, per coordinate and round, in nats.
+
+    Args:
+        spec: A law's name (``uniform1`` .. ``mixgauss3``), ``constant:0.5``, ``grid:0.05:1`` (evenly spaced, no
+            randomness), ``file:people.csv`` (first column) or ``file:people.csv:column``.
+        users: How many budgets, at least 1. A file must hold exactly as many.
+        seed: Seeds the laws; the others take no randomness.
+
+    Raises:
+        ParameterError: If the specification or a budget is outside its range.
+        DataError: If a file cannot be read.
+
+    >>> make_budgets("grid:0.5:1", 3, seed=0)
+    array([0.5 , 0.75, 1.  ])
+    """
+    users = whole("users", users, 1)
+    kind, _, rest = spec.partition(":")
+    if kind in LAWS and not rest:
+        rng = SimulationSource(seed).generator(Purpose.BUDGETS)
+        return LAWS[kind](rng, users)
+    if kind == "constant":
+        return positive_array("budgets", np.full(users, _number(rest, spec)))
+    if kind == "grid":
+        low, _, high = rest.partition(":")
+        return positive_array("budgets", np.linspace(_number(low, spec), _number(high, spec), users))
+    if kind == "file" and rest:
+        return _from_file(rest, users)
+    raise ParameterError(f"budgets must be one of {_FORMS}; got {spec!r}")
+
+
+def _number(text: str, spec: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ParameterError(f"budgets must be one of {_FORMS}; got {spec!r}") from None
+    if not (0 < number < math.inf):
+        raise ParameterError(f"budgets must be in (0, inf), got {spec!r}")
+    return number
+
+
+def _from_file(rest: str, users: int) -> NDArray[np.float64]:
+    path, column = _split_column(rest)
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read the budgets in {path}: {error}") from None
+    if not rows:
+        raise DataError(f"{path} holds no budgets: expected one row a user")
+    texts = _column(path, rows, column)
+    if len(texts) != users:
+        raise ParameterError(f"users must equal the {len(texts)} budgets in {path}, got {users}")
+    try:
+        return positive_array("budgets", [float(text) for text in texts])
+    except ValueError as error:
+        raise ParameterError(f"in {path}: {error}") from None
+
+
+def _split_column(rest: str) -> tuple[Path, str | None]:
+    if Path(rest).exists() or ":" not in rest:
+        return Path(rest), None
+    path, _, column = rest.rpartition(":")
+    return Path(path), column
+
+
+def _column(path: Path, rows: list[list[str]], column: str | None) -> list[str]:
+    if column is None:
+        has_header = not _is_number(rows[0][0])
+        return [row[0] for row in rows[has_header:]]
+    if column not in rows[0]:
+        raise DataError(f"{path} has no column {column!r}; its columns are {', '.join(rows[0])}")
+    place = rows[0].index(column)
+    short = [number for number, row in enumerate(rows, start=1) if len(row) <= place]
+    if short:
+        raise DataError(f"{path} row {short[0]} has no entry in column {column!r}")
+    return [row[place] for row in rows[1:]]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

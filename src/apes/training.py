@@ -1,0 +1,158 @@
+"""Training: the whole flow on one screen."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.event import Event
+from apes.analyzer.optimizer import ServerState
+from apes.client.pipeline import Client
+from apes.data import Dataset, partition
+from apes.messages import Batch
+from apes.models import LogisticRegression
+from apes.parameters import whole
+from apes.plan import Plan
+from apes.population import InMemoryPopulation, Population
+from apes.randomness import SimulationSource
+from apes.shuffler.shuffle import Collector
+
+_USERS_AT_ONCE = 128
+
+
+@dataclass(frozen=True)
+class RoundMetrics:
+    """How a round went.
+
+    Attributes:
+        round: Number of the round, from 1.
+        accuracy: Share of the test set that the model gets right.
+        loss: Mean cross-entropy on the test set, in nats.
+        seconds: Wall time of the round, evaluation included.
+    """
+
+    round: int
+    accuracy: float
+    loss: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """Everything needed to go on after a round."""
+
+    state: ServerState
+    metrics: tuple[RoundMetrics, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """A trained model and how it came about.
+
+    Attributes:
+        weights: The model, flat.
+        metrics: One entry a round.
+        events: What the accountant has to know, one entry a round.
+        population_budgets: The local budgets of all users.
+    """
+
+    weights: NDArray[np.float64]
+    metrics: tuple[RoundMetrics, ...]
+    events: tuple[Event, ...]
+    population_budgets: NDArray[np.float64] = field(repr=False)
+
+    @property
+    def accuracy(self) -> float:
+        """Test accuracy of the final model, in [0, 1]."""
+        return self.metrics[-1].accuracy
+
+
+def train(
+    plan: Plan,
+    dataset: Dataset,
+    *,
+    threads: int | None = None,
+    users_at_once: int = _USERS_AT_ONCE,
+    resume: Progress | None = None,
+    after_round: Callable[[Progress], None] = lambda progress: None,
+) -> TrainingResult:
+    """Simulate all three parties and train a model.
+
+    Args:
+        plan: What to do.
+        dataset: The data; training images are spread over the plan's users.
+        threads: Worker threads, at least 1; by default one a core. Does not change the result.
+        users_at_once: Users in a block, at least 1. Does not change the result.
+        resume: Where to go on, from an earlier run of the same plan.
+        after_round: Called after every round.
+    """
+    threads = whole("threads", os.cpu_count() or 1 if threads is None else threads, 1)
+    model = LogisticRegression(dataset.train_images.shape[1], dataset.classes)
+    population = spread(plan, dataset)
+    client, calibrator = plan.client(model.dimensions), plan.calibrator()
+    optimizer = plan.optimizer(population.budgets)
+    progress = Progress(ServerState.start(model.start())) if resume is None else resume
+    for number in range(len(progress.metrics) + 1, plan.rounds + 1):
+        began = time.perf_counter()
+        source = SimulationSource(plan.seed, number)
+        collector = plan.collector(model.dimensions, source, threads)
+        blocks = BlockQueue(population, users_at_once)
+        batch = collect(client, collector, model.shaped(progress.state.weights), blocks, source, threads)
+        state = optimizer.apply(progress.state, calibrator.estimate(batch))
+        accuracy, loss = model.evaluate(optimizer.model(state), dataset.test_images, dataset.test_labels)
+        metrics = RoundMetrics(number, accuracy, loss, time.perf_counter() - began)
+        event = plan.event(number, population.budgets, model.dimensions)
+        progress = Progress(state, (*progress.metrics, metrics), (*progress.events, event))
+        after_round(progress)
+    return TrainingResult(optimizer.model(progress.state), progress.metrics, progress.events, population.budgets)
+
+
+def spread(plan: Plan, dataset: Dataset) -> InMemoryPopulation:
+    """Spread the training images over the plan's users and give everybody a budget."""
+    order, offsets = partition(dataset.train_labels, plan.users, plan.split, plan.seed)
+    budgets = plan.population_budgets()
+    return InMemoryPopulation(dataset.train_images[order], dataset.train_labels[order], offsets, budgets)
+
+
+def collect(
+    client: Client,
+    collector: Collector,
+    weights: NDArray[np.float32],
+    blocks: "BlockQueue",
+    source: SimulationSource,
+    threads: int,
+) -> Batch:
+    """Let every user report, on several threads, and release the batch."""
+
+    def work(_: int) -> None:
+        for start, stop in blocks:
+            for report in client.reports(weights, blocks.population.block(start, stop), source):
+                collector.add(report)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(threads)))
+    return collector.release()
+
+
+class BlockQueue:
+    """Hands out a population's blocks, each to whichever thread asks next."""
+
+    def __init__(self, population: Population, users_at_once: int) -> None:
+        self.population = population
+        size = whole("users_at_once", users_at_once, 1)
+        users = population.budgets.size
+        self._blocks = iter([(start, min(start + size, users)) for start in range(0, users, size)])
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return self
+
+    def __next__(self) -> tuple[int, int]:
+        with self._lock:
+            return next(self._blocks)
