@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from apes.compiled import compiled, inlined
 from apes.parameters import whole
 
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
@@ -37,7 +37,7 @@ class Purpose(IntEnum):
     PARTITION = 5
 
 
-@njit(inline="always")
+@inlined
 def philox(
     c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
@@ -51,7 +51,7 @@ def philox(
     return c0, c1, c2, c3
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def fill_uniform(
     address: tuple[int, int, np.uint64], key: tuple[np.uint64, np.uint64], out: NDArray[np.float32]
 ) -> None:

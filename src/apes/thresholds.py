@@ -22,9 +22,9 @@ A threshold is stored as T_s = A_s - 1, which fits 64 bits: accept when a unifor
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from apes.compiled import compiled
 from apes.errors import ParameterError
 from apes.parameters import positive_array, whole
 from apes.wide import ONE, ZERO, add, divide_small, fraction_product, subtract, times_word
@@ -64,7 +64,7 @@ def acceptance_thresholds(budgets: NDArray[np.float64], levels: int) -> NDArray[
     return table
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def fill_thresholds(budgets: NDArray[np.float64], table: NDArray[np.uint64]) -> int:
     """Fill one row of thresholds a user; return -1, or the first row that fails its check."""
     levels = table.shape[1]
@@ -81,7 +81,7 @@ def fill_thresholds(budgets: NDArray[np.float64], table: NDArray[np.uint64]) -> 
     return -1
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def is_private(row: NDArray[np.uint64]) -> bool:
     """Check conditions (i) and (iii) of the theorem above, in integers."""
     last = row.size - 1
@@ -102,7 +102,7 @@ def is_private(row: NDArray[np.uint64]) -> bool:
     return True
 
 
-@njit
+@compiled
 def _decay(epsilon: float, steps: int) -> tuple[np.uint64, np.uint64]:
     """Upper bound of 2^127 exp(-epsilon / steps), at most 2^127.
 
@@ -131,7 +131,7 @@ def _decay(epsilon: float, steps: int) -> tuple[np.uint64, np.uint64]:
     return sum_hi, sum_lo
 
 
-@njit
+@compiled
 def _shifted(value: np.uint64, shift: int) -> tuple[np.uint64, np.uint64]:
     """Return floor(value 2^shift) as (high, low), for shift < 128 - bits(value)."""
     if shift <= -64:

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from apes.compiled import compiled, inlined
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
@@ -30,14 +32,14 @@ def mul_high(typing_context: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), codegen
 
 
-@njit(inline="always")
+@inlined
 def add(a_hi: np.uint64, a_lo: np.uint64, b_hi: np.uint64, b_lo: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Return a + b modulo 2^128."""
     lo = a_lo + b_lo
     return a_hi + b_hi + np.uint64(lo < a_lo), lo
 
 
-@njit(inline="always")
+@inlined
 def subtract(
     a_hi: np.uint64, a_lo: np.uint64, b_hi: np.uint64, b_lo: np.uint64
 ) -> tuple[np.uint64, np.uint64]:
@@ -45,7 +47,7 @@ def subtract(
     return a_hi - b_hi - np.uint64(a_lo < b_lo), a_lo - b_lo
 
 
-@njit(inline="always")
+@inlined
 def divide_small(hi: np.uint64, lo: np.uint64, divisor: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Return the floor of a / divisor, for divisor < 2^31: long division in base 2^32."""
     quotient_hi = hi // divisor
@@ -55,7 +57,7 @@ def divide_small(hi: np.uint64, lo: np.uint64, divisor: np.uint64) -> tuple[np.u
     return quotient_hi, (upper << _HALF) | (carried // divisor)
 
 
-@njit
+@compiled
 def fraction_product(
     a_hi: np.uint64, a_lo: np.uint64, b_hi: np.uint64, b_lo: np.uint64, up: bool
 ) -> tuple[np.uint64, np.uint64]:
@@ -77,7 +79,7 @@ def fraction_product(
     return hi, lo
 
 
-@njit(inline="always")
+@inlined
 def times_word(a: np.uint64, hi: np.uint64, lo: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64]:
     """Return (a + 1) times (hi, lo) as three words, highest first."""
     word1, word0 = mul_high(a, lo), a * lo

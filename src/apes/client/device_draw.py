@@ -9,9 +9,9 @@ the coordinate starts again with fresh randomness, so that the law stays exact.
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from apes.compiled import compiled
 from apes.randomness import SystemSource
 from apes.thresholds import acceptance_thresholds
 
@@ -66,7 +66,7 @@ def _draw_part(
     return codes
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _round_levels(
     updates: NDArray[np.float32],
     clip: float,
@@ -82,7 +82,7 @@ def _round_levels(
         rounded[i] = np.int64(lower) + np.int64(uniform < t - lower)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _first_accepted(
     rounded: NDArray[np.int64],
     row: NDArray[np.uint64],

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from apes.compiled import compiled
 from apes.errors import ParameterError, ProtocolError
 from apes.messages import Batch, CountedBatch, PermutedBatch, Report, SummedBatch
 from apes.randomness import Purpose, SimulationSource
@@ -201,7 +201,7 @@ class Adder:
         return SummedBatch(self._sums / _FIXED_POINT / budgets.size, budgets)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _add_fixed(values: NDArray[np.float32], largest: float, sums: NDArray[np.int64]) -> bool:
     for u in range(values.shape[0]):
         for c in range(values.shape[1]):

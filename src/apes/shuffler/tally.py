@@ -1,9 +1,9 @@
 """Compiled loops of the shuffler: counting levels, and permuting a coordinate's reports."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from apes.compiled import compiled
 from apes.randomness import philox
 
 # 64 coordinates x 256 levels x 2 bytes stay in a first-level cache while a block's users run through them.
@@ -11,27 +11,23 @@ _COORDINATES_AT_ONCE = 64
 _WORD = np.uint64(32)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def count_levels(codes: NDArray[np.uint8], counts: NDArray[np.uint16]) -> bool:
     """Add a block (users x coordinates) to counts (coordinates x levels); False if a level is out of range."""
     users, width = codes.shape
-    levels = counts.shape[1]
-    highest = np.uint8(0)
     for u in range(users):
-        for c in range(width):
-            highest = max(highest, codes[u, c])
-    if highest >= levels:
-        return False
+        if codes[u].max() >= counts.shape[1]:
+            return False
     for start in range(0, width, _COORDINATES_AT_ONCE):
         stop = min(start + _COORDINATES_AT_ONCE, width)
         for u in range(users):
-            row = codes[u]
-            for c in range(start, stop):
-                counts[c, row[c]] += np.uint16(1)
+            row = codes[u, start:stop]
+            for c in range(np.uint64(stop - start)):
+                counts[np.uint64(start) + c, row[c]] += np.uint16(1)
     return True
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def permute_rows(
     values: NDArray[np.float32] | NDArray[np.uint8],
     first: int,
@@ -49,7 +45,7 @@ def permute_rows(
             row[i], row[j] = row[j], row[i]
 
 
-@njit
+@compiled
 def _partners(
     row: np.uint64, stream: np.uint64, key: tuple[np.uint64, np.uint64], partners: NDArray[np.int64]
 ) -> None:
