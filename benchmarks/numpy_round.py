@@ -43,7 +43,7 @@ def gradients(
     logits -= one_hot
     logits /= np.float32(per_user)
     residuals = logits.reshape(-1, per_user, weights.shape[0]).transpose(0, 2, 1)
-    return residuals @ images.reshape(-1, per_user, images.shape[1])
+    return np.asarray(residuals @ images.reshape(-1, per_user, images.shape[1]), dtype=np.float32)
 
 
 def round_of_algorithm_1(

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -128,7 +129,11 @@ class Plan:
 
     def updater(self) -> Updater:
         """How a user turns data and model into an update."""
-        local = {"local_epochs": self.local_epochs, "local_learning_rate": self.local_learning_rate, "mu": self.mu}
+        local = {
+            "local_epochs": self.local_epochs,
+            "local_learning_rate": self.local_learning_rate,
+            "mu": self.mu,
+        }
         if self.update == "gradient":
             _unused(local, "update is 'gradient'")
             return GradientUpdate()
@@ -236,13 +241,13 @@ class Plan:
 
     def _sparsifier(self, dimensions: int) -> Sparsifier | None:
         b = max(1, round(self._keep * dimensions))
-        makers = {
+        makers: dict[str | None, Callable[[], Sparsifier | None]] = {
+            None: lambda: None,
             "top-b": lambda: TopB(b),
             "random-b": lambda: RandomB(b),
             "threshold": lambda: Threshold(1 - self._keep, _PADDING_EPSILON),
         }
-        name = self._sparsifier_name
-        return None if name is None else makers[name]()
+        return makers[self._sparsifier_name]()
 
     def _channel(self, budgets: NDArray[np.float64]) -> Channel:
         """Law of a reported level for each input level, through the sparsifier if there is one."""

@@ -58,9 +58,7 @@ class InMemoryPopulation:
                 f"offsets must have one entry more than the {self._budgets.size} budgets, got {offsets.size}"
             )
         if features.ndim != 2 or labels.shape != (features.shape[0],):
-            raise ParameterError(
-                f"labels must have one entry a row of features {features.shape}, got {labels.shape}"
-            )
+            raise ParameterError(f"labels must have one entry a row of features {features.shape}, got {labels.shape}")
         if offsets[0] != 0 or offsets[-1] != labels.size or (np.diff(offsets) < 1).any():
             raise ParameterError("offsets must rise from 0 to the number of rows, by at least 1 a user")
         finite("features", features)

@@ -58,9 +58,7 @@ def acceptance_thresholds(budgets: NDArray[np.float64], levels: int) -> NDArray[
     table = np.empty((budgets.size, levels), dtype=np.uint64)
     failed = fill_thresholds(budgets, table)
     if failed >= 0:
-        raise ParameterError(
-            f"budgets[{failed}] = {float(budgets[failed])!r} gives no exact table at {levels} levels"
-        )
+        raise ParameterError(f"budgets[{failed}] = {float(budgets[failed])!r} gives no exact table at {levels} levels")
     return table
 
 

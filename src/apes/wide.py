@@ -4,7 +4,8 @@ Numba has no integer wider than 64 bits; the acceptance thresholds of the coded 
 twice that, so that they can be rounded against us by less than one unit in the last place.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
@@ -20,8 +21,7 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 _TOP = np.uint64(63)
 
 
-@intrinsic
-def mul_high(typing_context: Any, a: Any, b: Any) -> Any:
+def _mul_high(typing_context: Any, a: Any, b: Any) -> Any:
     """Upper 64 bits of the 128-bit product of two 64-bit words: one machine instruction."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -32,6 +32,10 @@ def mul_high(typing_context: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), codegen
 
 
+# Inside compiled code it takes the two words alone.
+mul_high = cast(Callable[[np.uint64, np.uint64], np.uint64], intrinsic(_mul_high))
+
+
 @inlined
 def add(a_hi: np.uint64, a_lo: np.uint64, b_hi: np.uint64, b_lo: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Return a + b modulo 2^128."""
@@ -40,9 +44,7 @@ def add(a_hi: np.uint64, a_lo: np.uint64, b_hi: np.uint64, b_lo: np.uint64) -> t
 
 
 @inlined
-def subtract(
-    a_hi: np.uint64, a_lo: np.uint64, b_hi: np.uint64, b_lo: np.uint64
-) -> tuple[np.uint64, np.uint64]:
+def subtract(a_hi: np.uint64, a_lo: np.uint64, b_hi: np.uint64, b_lo: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Return a - b modulo 2^128."""
     return a_hi - b_hi - np.uint64(a_lo < b_lo), a_lo - b_lo
 

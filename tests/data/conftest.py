@@ -16,11 +16,7 @@ IDX_TYPES = {"uint8": 0x08, "int32": 0x0C}
 
 def _idx_bytes(array):
     header = bytes([0, 0, IDX_TYPES[array.dtype.name], array.ndim])
-    return (
-        header
-        + np.array(array.shape, ">u4").tobytes()
-        + array.astype(array.dtype.newbyteorder(">")).tobytes()
-    )
+    return header + np.array(array.shape, ">u4").tobytes() + array.astype(array.dtype.newbyteorder(">")).tobytes()
 
 
 @pytest.fixture
@@ -40,9 +36,7 @@ def write_set():
             arrays.append(rng.integers(0, 256, (num, 28, 28), dtype=np.uint8))
             labels = rng.integers(0, 10, num)
             arrays.append(
-                np.column_stack([labels, *[np.full(num, 77)] * 7]).astype(np.int32)
-                if rows
-                else labels.astype(np.uint8)
+                np.column_stack([labels, *[np.full(num, 77)] * 7]).astype(np.int32) if rows else labels.astype(np.uint8)
             )
         folder.mkdir(parents=True, exist_ok=True)
         for name, array in zip(names, arrays, strict=True):
@@ -93,9 +87,7 @@ def serve(monkeypatch):
     running = []
 
     def start(folder):
-        server = http.server.ThreadingHTTPServer(
-            ("127.0.0.1", 0), lambda *args: _Handler(*args, directory=str(folder))
-        )
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), lambda *args: _Handler(*args, directory=str(folder)))
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         running.append((server, thread))

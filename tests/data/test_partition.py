@@ -60,9 +60,7 @@ def _concentration(split, users=1_000, num=20_000):
     labels = _labels(num)
     order, offsets = partition(labels, users, split, 11)
     dealt = labels[order]
-    return np.mean(
-        [np.bincount(dealt[offsets[u] : offsets[u + 1]]).max() / (num // users) for u in range(users)]
-    )
+    return np.mean([np.bincount(dealt[offsets[u] : offsets[u + 1]]).max() / (num // users) for u in range(users)])
 
 
 def test_dirichlet_is_pure_at_one_end_and_iid_at_the_other():
@@ -79,9 +77,7 @@ def test_dirichlet_mixtures_have_the_promised_spread():
     alpha, users, size = 0.5, 2_000, 10
     labels = np.tile(np.arange(10, dtype=np.uint8), users * size // 10)
     order, offsets = partition(labels, users, f"dirichlet:{alpha}", 5)
-    counts = np.stack(
-        [np.bincount(labels[order[offsets[u] : offsets[u + 1]]], minlength=10) for u in range(users)]
-    )
+    counts = np.stack([np.bincount(labels[order[offsets[u] : offsets[u + 1]]], minlength=10) for u in range(users)])
     correlation = 1 / (1 + 10 * alpha)
     expected = 0.09 * size * (1 + (size - 1) * correlation)
     # 20,000 counts, correlated in tens; the relative standard error is about 2 %, alpha = 1 gives 27 % less.

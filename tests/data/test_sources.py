@@ -49,9 +49,7 @@ def test_files_packed_anew_or_not_at_all_pass(tmp_path, serve, small):
         # A server may unpack on the way: the content counts.
         path.write_bytes(content if "labels" in path.name else gzip.compress(content, 1))
     folder = download("mnist", tmp_path / "c", catalogue=small(serve(tmp_path / "web") + "good/"))
-    assert {path.name for path in folder.iterdir()} == {
-        f"{name}{'' if 'labels' in name else '.gz'}" for name in NAMES
-    }
+    assert {path.name for path in folder.iterdir()} == {f"{name}{'' if 'labels' in name else '.gz'}" for name in NAMES}
 
 
 def test_md5_of_the_gzip_file(tmp_path, serve, small):

@@ -144,9 +144,7 @@ def _mean_report(batch: Batch) -> NDArray[np.float64]:
     raise ProtocolError("this plan's reports are continuous; the batch holds levels")
 
 
-def _error_at_zero(
-    inputs: NDArray[np.float64], expected: NDArray[np.float64], variance: float, users: int
-) -> float:
+def _error_at_zero(inputs: NDArray[np.float64], expected: NDArray[np.float64], variance: float, users: int) -> float:
     """Standard error of the x read off a curve at 0, where its slope is taken across the centre."""
     low, high = (inputs.size - 1) // 2, inputs.size // 2
     if low == high:

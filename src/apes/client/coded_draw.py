@@ -92,7 +92,7 @@ def _is_finite(bits: NDArray[np.uint32]) -> bool:
     largest = np.uint32(0)
     for i in range(bits.size):
         largest = max(largest, bits[i] & np.uint32(0x7F800000))
-    return largest < np.uint32(0x7F800000)
+    return bool(largest < np.uint32(0x7F800000))
 
 
 @compiled

@@ -7,24 +7,29 @@ mechanism is used instead.
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from apes.compiled import compiled
 from apes.randomness import philox
 
 _WORD = np.uint64(32)
 _TO_UNIT = 2.0**-53
 
 
-@njit(inline="always")
-def _uniform(coordinate: int, user: np.uint64, stream: np.uint64, key: tuple[np.uint64, np.uint64]) -> float:
-    """A uniform number in (0, 1) with 53 bits, of (user, coordinate)."""
-    a, b, c, d = philox(np.uint64(coordinate // 2), np.uint64(0), user, stream, key[0], key[1])
-    word = ((a << _WORD) | b) if coordinate % 2 == 0 else ((c << _WORD) | d)
-    return (np.float64(word >> np.uint64(11)) + 0.5) * _TO_UNIT
+@compiled
+def _row_uniforms(
+    user: np.uint64, first: int, stream: np.uint64, key: tuple[np.uint64, np.uint64], out: NDArray[np.float64]
+) -> int:
+    """Fill with uniform numbers in (0, 1) of 53 bits, two a counter; return where coordinate ``first`` stands."""
+    block = np.uint64(first // 2)
+    for m in range(np.uint64(out.size // 2)):
+        a, b, c, d = philox(block + m, np.uint64(0), user, stream, key[0], key[1])
+        out[2 * m] = (np.float64(((a << _WORD) | b) >> np.uint64(11)) + 0.5) * _TO_UNIT
+        out[2 * m + np.uint64(1)] = (np.float64(((c << _WORD) | d) >> np.uint64(11)) + 0.5) * _TO_UNIT
+    return first % 2
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def draw_clip_laplace(
     updates: NDArray[np.float32],
     budgets: NDArray[np.float64],
@@ -39,20 +44,21 @@ def draw_clip_laplace(
     y = u (L + R): the draw is a + log(1 + y - L) / e for y <= L, else a - log(1 - (y - L)) / e.
     """
     first_user, first, stream = address
+    uniforms = np.empty(2 * (updates.shape[1] // 2 + 2))
     for u in range(updates.shape[0]):
         e = budgets[u]
-        user = np.uint64(first_user + u)
+        start = _row_uniforms(np.uint64(first_user + u), first, stream, key, uniforms)
         for i in range(updates.shape[1]):
             g = min(max(np.float64(updates[u, i]), -clip), clip)
             a = 0.5 + 0.5 * g / clip
             left = -math.expm1(-e * a)
-            y = _uniform(first + i, user, stream, key) * (left - math.expm1(e * a - e)) - left
+            y = uniforms[start + i] * (left - math.expm1(e * a - e)) - left
             distance = math.log1p(-abs(y)) / e
             v = a + distance if y <= 0 else a - distance
             out[u, i] = np.float32(clip * (2 * min(max(v, 0.0), 1.0) - 1))
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def draw_laplace(
     updates: NDArray[np.float32],
     budgets: NDArray[np.float64],
@@ -63,11 +69,12 @@ def draw_laplace(
 ) -> None:
     """Add Laplace noise of scale 2C / epsilon to the clipped updates of a block (users x coordinates)."""
     first_user, first, stream = address
+    uniforms = np.empty(2 * (updates.shape[1] // 2 + 2))
     for u in range(updates.shape[0]):
         scale = 2 * clip / budgets[u]
-        user = np.uint64(first_user + u)
+        start = _row_uniforms(np.uint64(first_user + u), first, stream, key, uniforms)
         for i in range(updates.shape[1]):
             g = min(max(np.float64(updates[u, i]), -clip), clip)
-            y = 2 * _uniform(first + i, user, stream, key) - 1
+            y = 2 * uniforms[start + i] - 1
             noise = math.log1p(-abs(y)) * scale
             out[u, i] = np.float32(g - math.copysign(noise, y))

@@ -31,9 +31,7 @@ class Client:
     randomizer: Randomizer
     sparsifier: Sparsifier | None = None
 
-    def reports(
-        self, weights: NDArray[np.float32], block: UserBlock, source: SimulationSource
-    ) -> Iterator[Report]:
+    def reports(self, weights: NDArray[np.float32], block: UserBlock, source: SimulationSource) -> Iterator[Report]:
         """Yield a block's reports, some coordinates at a time.
 
         Args:
@@ -43,9 +41,12 @@ class Client:
         """
         update = self.updater.prepare(weights, block)
         tables = self.randomizer.prepare(block.budgets)
-        for start, stop in self._parts(weights.size):
+        parts = list(self._parts(weights.size))
+        # One piece of memory for all parts: fresh pages would cost more than the arithmetic on them saves.
+        scratch = np.empty(block.budgets.size * max(stop - start for start, stop in parts), dtype=np.float32)
+        for start, stop in parts:
             place = Place(block.first_user, start)
-            values = self.randomizer.draw(update.coordinates(start, stop), tables, place, source)
+            values = self.randomizer.draw(update.coordinates(start, stop, scratch), tables, place, source)
             if self.sparsifier is not None:
                 values = self.sparsifier.apply(values, tables, self.randomizer, place, source)
             yield Report(values, block.budgets, block.first_user, start)

@@ -4,7 +4,9 @@ A randomizer is prepared once for a block of users (tables that depend on their 
 part of their coordinates.
 """
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +34,11 @@ class Place:
 
 class Randomizer(Protocol):
     """Perturbs blocks of updates under their users' budgets."""
+
+    @property
+    def clip(self) -> float:
+        """C: coordinates are clipped to [-C, C]."""
+        ...
 
     def prepare(self, budgets: NDArray[np.float64]) -> NDArray[Any]:
         """Tables of a block of users."""
@@ -64,8 +71,8 @@ class CodedClipLaplace:
         whole("levels", self.levels, 2, MAX_LEVELS)
 
     def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.uint64]:
-        """Acceptance thresholds of a block of users."""
-        return acceptance_thresholds(budgets, self.levels)
+        """Acceptance thresholds of a block of users; kept, since the same blocks come again every round."""
+        return _kept_thresholds(budgets.tobytes(), self.levels)
 
     def draw(
         self, updates: NDArray[np.float32], tables: NDArray[np.uint64], place: Place, source: SimulationSource
@@ -139,6 +146,8 @@ class LaplaceNoise:
 class NoNoise:
     """No clipping and no noise: training without privacy."""
 
+    clip: float = math.inf
+
     def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
         """Nothing to prepare."""
         return budgets
@@ -152,7 +161,15 @@ class NoNoise:
     ) -> NDArray[np.float32]:
         """The updates as they are."""
         finite("updates", updates)
-        return updates
+        return updates.copy()
+
+
+# 256 blocks of 128 users and 256 levels take 64 MB; a larger population builds its tables anew every round.
+@lru_cache(maxsize=256)
+def _kept_thresholds(budgets: bytes, levels: int) -> NDArray[np.uint64]:
+    table = acceptance_thresholds(np.frombuffer(budgets), levels)
+    table.setflags(write=False)
+    return table
 
 
 def _continuous(

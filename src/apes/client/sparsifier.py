@@ -28,7 +28,12 @@ class Sparsifier(Protocol):
         ...
 
     def apply(
-        self, values: Values, tables: NDArray[Any], randomizer: Randomizer, place: Place, source: SimulationSource
+        self,
+        values: Values,
+        tables: NDArray[Any],
+        randomizer: Randomizer,
+        place: Place,
+        source: SimulationSource,
     ) -> Values:
         """Return the reports after sparsification."""
         ...
@@ -48,7 +53,12 @@ class TopB:
         whole("b", self.b, 1)
 
     def apply(
-        self, values: Values, tables: NDArray[Any], randomizer: Randomizer, place: Place, source: SimulationSource
+        self,
+        values: Values,
+        tables: NDArray[Any],
+        randomizer: Randomizer,
+        place: Place,
+        source: SimulationSource,
     ) -> Values:
         """Pad all but the b largest reports of every user."""
         ties = _uniforms(values, place, source)
@@ -71,7 +81,12 @@ class RandomB:
         whole("b", self.b, 1)
 
     def apply(
-        self, values: Values, tables: NDArray[Any], randomizer: Randomizer, place: Place, source: SimulationSource
+        self,
+        values: Values,
+        tables: NDArray[Any],
+        randomizer: Randomizer,
+        place: Place,
+        source: SimulationSource,
     ) -> Values:
         """Pad all but b random reports of every user."""
         kept = _largest(_uniforms(values, place, source), self.b)
@@ -99,14 +114,19 @@ class Threshold:
         positive("padding_epsilon", self.padding_epsilon, 44)
 
     def apply(
-        self, values: Values, tables: NDArray[Any], randomizer: Randomizer, place: Place, source: SimulationSource
+        self,
+        values: Values,
+        tables: NDArray[Any],
+        randomizer: Randomizer,
+        place: Place,
+        source: SimulationSource,
     ) -> Values:
         """Pad every report below the threshold."""
         if values.dtype == np.uint8:
             top = _top_level(tables)
             kept = np.abs(2 * values.astype(np.int64) - top) >= self.tau * top
         else:
-            kept = np.abs(values) >= self.tau * getattr(randomizer, "clip")
+            kept = np.abs(values) >= self.tau * randomizer.clip
         public = randomizer.prepare(np.full(values.shape[0], self.padding_epsilon))
         return _pad(values, kept, public, randomizer, place, source)
 

@@ -22,8 +22,11 @@ from apes.population import UserBlock
 class PreparedUpdate(Protocol):
     """Updates of a block of users, to be written out part by part."""
 
-    def coordinates(self, start: int, stop: int) -> NDArray[np.float32]:
-        """Coordinates start .. stop - 1 of every user, unclipped: array (users, stop - start)."""
+    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Coordinates start .. stop - 1 of every user, unclipped: array (users, stop - start).
+
+        The array may lie in ``scratch`` (flat, at least as large): it is good until scratch is used again.
+        """
         ...
 
 
@@ -86,8 +89,9 @@ class _RowCombination:
     block: UserBlock
     coefficients: NDArray[np.float32]
 
-    def coordinates(self, start: int, stop: int) -> NDArray[np.float32]:
-        out = np.empty((self.block.offsets.size - 1, stop - start), dtype=np.float32)
+    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+        users = self.block.offsets.size - 1
+        out = scratch[: users * (stop - start)].reshape(users, stop - start)
         write_out(self.block.features, self.coefficients, self.block.offsets, start, out)
         return out
 

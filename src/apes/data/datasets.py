@@ -112,9 +112,7 @@ def _refuse_other_sets(collection: Collection, train_labels: Path) -> None:
             expected.verify(train_labels)
         except DataError:
             continue
-        raise DataError(
-            f"{train_labels} belongs to {other.name}, not to {collection.name}; {remedy(collection.name)}"
-        )
+        raise DataError(f"{train_labels} belongs to {other.name}, not to {collection.name}; {remedy(collection.name)}")
 
 
 def _read_images(path: Path, collection: Collection) -> NDArray[np.uint8]:

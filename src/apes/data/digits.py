@@ -128,9 +128,7 @@ def _zoom(images: NDArray[np.float64]) -> NDArray[np.float32]:
     """Enlarge originals to 20 x 20 by cubic splines, scale them to [0, 255] and frame them with zeros."""
     side = images.shape[1]
     # Splines are linear in the pixels: what they do to unit vectors is what they do to rows and columns.
-    columns = [
-        zoom(unit, _ZOOMED / side, order=3, mode="grid-constant", grid_mode=True) for unit in np.eye(side)
-    ]
+    columns = [zoom(unit, _ZOOMED / side, order=3, mode="grid-constant", grid_mode=True) for unit in np.eye(side)]
     enlarge = np.stack(columns, axis=1)
     large = np.clip(enlarge @ images @ enlarge.T, 0, 16) * (255 / 16)
     border = (_BORDER, _BORDER)

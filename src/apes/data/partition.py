@@ -19,9 +19,7 @@ _Labels = NDArray[np.integer]
 _Deal = Callable[[_Labels, NDArray[np.int64], np.random.Generator], NDArray[np.int64]]
 
 
-def partition(
-    labels: _Labels, users: int, split: str, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def partition(labels: _Labels, users: int, split: str, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Deal all images to users, each image once, in equal shares (the first users get the remainder).
 
     Args:

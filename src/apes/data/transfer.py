@@ -38,9 +38,7 @@ def fetch(url: str, target: Path, limit: int, report: Callable[[float], None]) -
         raise DataError(_one_line(error)) from None
 
 
-def _copy(
-    response: http.client.HTTPResponse, target: Path, limit: int, report: Callable[[float], None]
-) -> None:
+def _copy(response: http.client.HTTPResponse, target: Path, limit: int, report: Callable[[float], None]) -> None:
     expected = response.length
     received = 0
     with target.open("wb") as file:

@@ -51,13 +51,9 @@ class _Attendance:
         senders = slice(report.first_user, report.first_user + users)
         stop = report.first_coordinate + width
         if report.first_user < 0 or senders.stop > self._received.size or report.budgets.shape != (users,):
-            raise ProtocolError(
-                f"report from users {senders.start}..{senders.stop - 1} who are not in this round"
-            )
+            raise ProtocolError(f"report from users {senders.start}..{senders.stop - 1} who are not in this round")
         if report.first_coordinate < 0 or stop > self._dimensions:
-            raise ProtocolError(
-                f"report on coordinates {report.first_coordinate}..{stop - 1} of {self._dimensions}"
-            )
+            raise ProtocolError(f"report on coordinates {report.first_coordinate}..{stop - 1} of {self._dimensions}")
         self._received[senders] += width
         self._budgets[senders] = report.budgets
         return senders
@@ -66,9 +62,7 @@ class _Attendance:
         """The budgets in an order of their own, once everybody has reported everything."""
         if (self._received != self._dimensions).any():
             user = int(np.argmax(self._received != self._dimensions))
-            raise ProtocolError(
-                f"user {user} reported {self._received[user]} of {self._dimensions} coordinates"
-            )
+            raise ProtocolError(f"user {user} reported {self._received[user]} of {self._dimensions} coordinates")
         return source.generator(Purpose.SHUFFLE).permutation(self._budgets)
 
 
@@ -85,13 +79,12 @@ class LevelCounter:
 
     def add(self, report: Report) -> None:
         """Count the levels of a block of users."""
-        if report.values.dtype != np.uint8:
-            raise ProtocolError(f"coded reports are bytes, got {report.values.dtype}")
+        codes = _as_codes(report.values)
         self._attendance.note(report)
         tally = self._tally()
-        if tally.rows + report.values.shape[0] > _TALLY_LIMIT:
+        if tally.rows + codes.shape[0] > _TALLY_LIMIT:
             self._flush(tally)
-        tally.add(report)
+        tally.add(codes, report.first_coordinate)
 
     def release(self) -> CountedBatch:
         """Hand over the counts, and the budgets shuffled apart."""
@@ -121,13 +114,11 @@ class _Tally:
         self.counts = np.zeros((dimensions, levels), dtype=np.uint16)
         self.rows = 0
 
-    def add(self, report: Report) -> None:
-        width = report.values.shape[1]
-        part = self.counts[report.first_coordinate : report.first_coordinate + width]
-        if not count_levels(report.values, part):
+    def add(self, codes: NDArray[np.uint8], first: int) -> None:
+        if not count_levels(codes, self.counts[first : first + codes.shape[1]]):
             raise ProtocolError(f"a report holds a level past {self.counts.shape[1] - 1}")
         # An upper bound of any entry: each call adds at most its number of users to one coordinate.
-        self.rows += report.values.shape[0]
+        self.rows += codes.shape[0]
 
     def clear(self) -> None:
         self.counts.fill(0)
@@ -189,7 +180,7 @@ class Adder:
         """Add the reports of a block of users."""
         self._attendance.note(report)
         sums = np.zeros(report.values.shape[1], dtype=np.int64)
-        if not _add_fixed(report.values, self._largest, sums):
+        if not _add_fixed(report.values.astype(np.float32, copy=False), self._largest, sums):
             raise ParameterError(f"updates must be finite and within +-{self._largest:.3g} to be added up")
         first = report.first_coordinate
         with self._lock:
@@ -199,6 +190,12 @@ class Adder:
         """Hand over the mean of the reports."""
         budgets = self._attendance.budgets(self._source)
         return SummedBatch(self._sums / _FIXED_POINT / budgets.size, budgets)
+
+
+def _as_codes(values: NDArray[np.uint8] | NDArray[np.float32]) -> NDArray[np.uint8]:
+    if values.dtype != np.uint8:
+        raise ProtocolError(f"coded reports are bytes, got {values.dtype}")
+    return values.astype(np.uint8, copy=False)
 
 
 @compiled

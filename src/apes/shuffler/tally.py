@@ -46,9 +46,7 @@ def permute_rows(
 
 
 @compiled
-def _partners(
-    row: np.uint64, stream: np.uint64, key: tuple[np.uint64, np.uint64], partners: NDArray[np.int64]
-) -> None:
+def _partners(row: np.uint64, stream: np.uint64, key: tuple[np.uint64, np.uint64], partners: NDArray[np.int64]) -> None:
     """For every place i of a row a uniform place in 0 .. i.
 
     A 64-bit fraction times i + 1: no place is off by more than 2^-32 of its probability for n < 2^32.
