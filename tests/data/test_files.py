@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from apes.data.files import cache_folder, write_whole
+from apes.files import cache_folder, write_whole
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from apes.data.catalogue import CATALOGUE, Collection, IdxFile
 from apes.data.digits import PROVENANCE, SIDE, Pixels, load_digits
-from apes.data.files import cache_folder
 from apes.data.idx import read_idx
 from apes.data.sources import Progress, locate, remedy
 from apes.errors import DataError, ParameterError
+from apes.files import cache_folder
 
 NAMES: tuple[str, ...] = ("digits", *CATALOGUE)
 CLASSES = 10
@@ -48,7 +48,7 @@ def load(
     name: str,
     *,
     data_dir: Path | None = None,
-    normalise: Normalise = "pixels",
+    normalise: str = "pixels",
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Dataset:

@@ -1,4 +1,4 @@
-"""The cache folder, and files that appear in it whole or not at all."""
+"""The cache folder, and files that appear whole or not at all."""
 
 import os
 import tempfile

