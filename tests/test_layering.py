@@ -12,8 +12,8 @@ BASE = {
     *("codes", "compiled", "errors", "laws", "messages", "parameters", "population", "randomness"),
     *("thresholds", "wide"),
 }
-# Everything that plan and training stand on, besides the base and the zones.
-COMMON = {"budgets", "data", "frameworks", "models"}
+# What plan and training stand on besides the base and the zones: a new module that these import is named here too.
+COMMON = {"budgets", "data", "files", "frameworks", "models"}
 PARTIES = {"client", "shuffler", "analyzer"}
 ZONES = {*PARTIES, "accounting"}
 ACCOUNTING_MAY_IMPORT = {"accounting", "codes", "errors", "laws", "parameters", "thresholds"}

@@ -80,5 +80,5 @@ def _parameter(field: Field[Any]) -> inspect.Parameter:
     if field.default is not None and field.default is not MISSING:
         text += f" (default {field.default})"
     option = typer.Option(f"--{field.name.replace('_', '-')}", help=text, show_default=False)
-    annotation: Any = Annotated[kind | None, option]  # type: ignore[valid-type]  # a type made here, for typer
+    annotation: Any = Annotated[kind | None, option]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -1,0 +1,47 @@
+"""Shared fixtures: small data sets that train in a moment, and MNIST where it is at hand."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from apes.data import Dataset, load
+from apes.data.digits import make_digits
+
+
+def mnist_folder() -> Path | None:
+    named = os.environ.get("APES_MNIST_DIR")
+    folder = Path(named) if named else Path(__file__).parents[2] / "shared" / "data" / "mnist"
+    return folder if folder.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def mnist() -> Dataset:
+    folder = mnist_folder()
+    if folder is None:
+        pytest.skip("MNIST is not here: set APES_MNIST_DIR to a folder with its four files")
+    return load("mnist", data_dir=folder)
+
+
+@pytest.fixture
+def mnist_copy(tmp_path: Path) -> Path:
+    """A copy of the MNIST files that a test may damage."""
+    folder = mnist_folder()
+    if folder is None:
+        pytest.skip("MNIST is not here: set APES_MNIST_DIR to a folder with its four files")
+    copy = tmp_path / "mnist"
+    copy.mkdir()
+    for file in folder.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    return copy
+
+
+@pytest.fixture(scope="session")
+def small_digits() -> Dataset:
+    """3,000 + 1,000 digits, made as the embedded set is, only fewer."""
+    train_images, train_labels, test_images, test_labels = make_digits(3_000, 1_000)
+    flat = [
+        images.reshape(len(images), -1).astype(np.float32) / np.float32(255) for images in (train_images, test_images)
+    ]
+    return Dataset("digits", flat[0], train_labels, flat[1], test_labels, "made for the tests")

@@ -1,0 +1,165 @@
+"""The command line as a person uses it: real processes, real files, killed for real."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+TRAIN = ["train", "--users", "300", "--rounds", "4", "--seed", "3"]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cli-cache")
+
+
+@pytest.fixture
+def apes(cache, tmp_path):
+    def run(*arguments, **options):
+        environment = dict(os.environ, APES_CACHE=str(cache), COLUMNS="200")
+        command = [sys.executable, "-m", "apes", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, **options)
+
+    return run
+
+
+def model(folder):
+    with np.load(folder / "model.npz") as stored:
+        return stored["weights"]
+
+
+def test_train_writes_everything_and_prints_one_json_object(apes, tmp_path):
+    done = apes(*TRAIN, "--out", "run", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    promised = (
+        "framework budgets users dimensions rounds seed data accuracy accuracy_by_round seconds seconds_per_round "
+        "peak_memory_mb"
+    )
+    assert set(promised.split()) <= set(result)
+    assert (result["framework"], result["users"], result["dimensions"], result["data"]) == ("apes", 300, 7850, "digits")
+    assert len(result["accuracy_by_round"]) == 4
+    assert result["accuracy"] == result["accuracy_by_round"][-1] > 0.2
+    run = tmp_path / "run"
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [entry["accuracy"] for entry in metrics] == result["accuracy_by_round"]
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    assert [event["round"] for event in events] == [1, 2, 3, 4]
+    assert events[0]["neighbours"] == "replace-one-user"
+    assert model(run).shape == (7850,)
+    assert (run / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((run / "config.json").read_text())["plan"]["users"] == 300
+    assert "accuracy" in done.stderr
+
+
+def test_out_that_holds_a_run_is_left_alone(apes, tmp_path):
+    assert apes(*TRAIN, "--out", "run").returncode == 0
+    before = {file: file.read_bytes() for file in (tmp_path / "run").iterdir()}
+    again = apes(*TRAIN, "--out", "run")
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "out must be a new folder" in again.stderr
+    assert {file: file.read_bytes() for file in (tmp_path / "run").iterdir()} == before
+
+
+def test_killed_run_resumes_to_the_same_model(apes, cache, tmp_path):
+    long = ["train", "--users", "2000", "--rounds", "30", "--seed", "3"]
+    assert apes(*long, "--out", "whole").returncode == 0
+    environment = dict(os.environ, APES_CACHE=str(cache))
+    command = [sys.executable, "-m", "apes", *long, "--out", "killed"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
+    metrics = tmp_path / "killed" / "metrics.jsonl"
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < 3:
+        assert process.poll() is None, "finished before it could be killed"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert 3 <= len(metrics.read_text().splitlines()) < 30
+    resumed = apes("train", "--resume", "killed", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    assert np.array_equal(model(tmp_path / "killed"), model(tmp_path / "whole"))
+    assert len(json.loads(resumed.stdout)["accuracy_by_round"]) == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--budgets", "constant:0"], "budgets must be in (0, inf)"),
+        (["--budgets", "constant:-1"], "budgets must be in (0, inf)"),
+        (["--budgets", "constant:nan"], "budgets must be in (0, inf)"),
+        (["--budgets", "file:none.csv"], "cannot read the budgets in none.csv"),
+        (["--users", "0"], "users must be in [1, inf), got 0"),
+        (["--users", "60001"], "users"),
+        (["--clip", "0"], "clip must be in (0, inf), got 0.0"),
+        (["--clip", "nan"], "clip must be in (0, inf), got nan"),
+        (["--levels", "1"], "levels must be in [2, 256], got 1"),
+        (["--levels", "many"], "levels must be one of continuous; got 'many'"),
+        (["--threads", "0"], "threads must be in [1, inf), got 0"),
+        (["--data", "cifar"], "name must be one of"),
+        (["--data", "qmnist"], "apes data get qmnist"),
+        (["--split", "dirichlet:0"], "dirichlet"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_input_is_one_line_and_exit_code_2(apes, tmp_path, arguments, said):
+    done = apes("train", *arguments, "--rounds", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("apes: ")
+    assert said in last
+
+
+def test_truncated_data_file_is_named(apes, mnist_copy):
+    file = mnist_copy / "train-images-idx3-ubyte.gz"
+    file.write_bytes(file.read_bytes()[:100_000])
+    done = apes("train", "--data", "mnist", "--data-dir", mnist_copy, "--rounds", "1")
+    assert done.returncode == 2
+    assert file.name in done.stderr
+
+
+def test_checkpoint_of_another_plan_is_refused(apes, tmp_path):
+    assert apes(*TRAIN, "--out", "one").returncode == 0
+    assert apes("train", "--users", "300", "--rounds", "4", "--seed", "4", "--out", "two").returncode == 0
+    before = (tmp_path / "one" / "model.npz").read_bytes()
+    contradicting = apes("train", "--resume", "one", "--clip", "0.2")
+    assert contradicting.returncode == 2
+    assert "clip must be 0.1 to resume this run, got 0.2" in contradicting.stderr
+    (tmp_path / "one" / "checkpoint.npz").write_bytes((tmp_path / "two" / "checkpoint.npz").read_bytes())
+    mixed = apes("train", "--resume", "one")
+    assert mixed.returncode == 2
+    assert "checkpoint of another plan" in mixed.stderr
+    assert (tmp_path / "one" / "model.npz").read_bytes() == before
+
+
+def test_damaged_checkpoint_and_missing_run(apes, tmp_path):
+    assert apes(*TRAIN, "--out", "run").returncode == 0
+    file = tmp_path / "run" / "checkpoint.npz"
+    file.write_bytes(file.read_bytes()[:1000])
+    damaged = apes("train", "--resume", "run")
+    assert (damaged.returncode, "is damaged" in damaged.stderr) == (2, True)
+    missing = apes("train", "--resume", "nowhere")
+    assert (missing.returncode, "holds no run" in missing.stderr) == (2, True)
+
+
+def test_full_disk_keeps_the_last_checkpoint(apes, tmp_path):
+    # A limit on the size of written files stands in for a full disk: the write itself fails, for real.
+    done = apes(*TRAIN, "--out", "run", preexec_fn=_no_large_files)
+    assert done.returncode == 2
+    assert "apes: " in done.stderr.splitlines()[-1]
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["config.json"]
+
+
+def _no_large_files():
+    import resource
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+
+def test_version(apes):
+    done = apes("--version")
+    assert (done.returncode, done.stdout.count(".")) == (0, 2)
