@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """Compile a function with strict floating-point arithmetic."""
-    return cast(F, njit(nogil=True, cache=True)(function))
+    return cast(F, njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
 def compiled_reordering(function: F) -> F:
@@ -21,9 +21,9 @@ def compiled_reordering(function: F) -> F:
 
     The order is fixed when the function is compiled: the same input gives the same bits, whichever block it is in.
     """
-    return cast(F, njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function))
+    return cast(F, njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})(function))
 
 
 def inlined(function: F) -> F:
     """Compile a small function into its callers."""
-    return cast(F, njit(inline="always")(function))
+    return cast(F, njit(inline="always", error_model="numpy")(function))

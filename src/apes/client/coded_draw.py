@@ -3,9 +3,9 @@
 What is drawn for coordinate c of user u, in terms of the random words at (index, stage, user, stream):
 
 1. t = (g + C) (K - 1) / 2C, clipped to [0, K - 1], is rounded at random to a level j next to it: up if a
-   uniform R is below the fraction of t. The first 8 bits of R are bits 8-15 of the first word.
+   uniform R is below the fraction of t. The first 11 bits of R are bits 8-18 of the first word.
 2. An attempt proposes the level k in the low bits of its word and accepts it if a uniform 64-bit number is
-   <= T_|k-j|. The number's first 16 bits are the word's upper half.
+   <= T_|k-j|. The number's first 13 bits are the word's upper 13.
 3. Only when the leading bits tie are further bits drawn, so comparisons are exact and most cost one word.
 
 Attempt 0 uses lane c % 4 of stage 0, index c // 4; attempt a >= 1 lane (a - 1) % 4 of stage 1 + (a - 1) // 4,
@@ -22,13 +22,20 @@ from apes.compiled import compiled, inlined
 from apes.randomness import philox
 
 _TIE = np.uint64(0x80000000)
+# How a 32-bit word is cut: 8 bits of proposal, 11 of rounding, 13 of acceptance. With more bits for one of the last two
+# it would tie less often, the other more; either way a tie costs twenty times a draw.
+_LAST_FINE = 2047
+_FINE = np.float32(2048)
+_ROUNDING_SHIFT = np.uint32(8)
+_FINE_BITS = 11
+_ACCEPTANCE_SHIFT = np.uint32(19)
 _NEVER = np.uint32(256)
 _ONE = np.uint64(1)
 _FOUR = np.uint64(4)
-_HALF_WORD = np.uint64(16)
 _WORD = np.uint64(32)
-_LEADING = np.uint64(48)
-_LOW_48 = np.uint64((1 << 48) - 1)
+_LEADING = np.uint64(51)
+_FURTHER = np.uint64(13)
+_LOW_BITS = np.uint64((1 << 51) - 1)
 _TO_UNIT = 2.0**-53
 
 Key = tuple[np.uint64, np.uint64]
@@ -137,12 +144,11 @@ def _propose(
     half = np.float32(0.5) * top
     for i in range(updates.size):
         t = min(max(updates[i] * scale + half, np.float32(0)), top)
-        word = np.int32(words[i])
-        fine = np.int32(t * np.float32(256))
-        r = np.int32((word >> np.int32(8)) & np.int32(255))
-        j = np.int32((fine + np.int32(255) - r) >> np.int32(8))
-        k = np.int32(word & mask)
-        decided = ((fine & np.int32(255)) != r) & (k < np.int32(levels))
+        fine = np.int32(t * _FINE)
+        r = np.int32((words[i] >> _ROUNDING_SHIFT) & np.uint32(_LAST_FINE))
+        j = np.int32((fine + np.int32(_LAST_FINE) - r) >> np.int32(_FINE_BITS))
+        k = np.int32(np.int32(words[i]) & mask)
+        decided = ((fine & np.int32(_LAST_FINE)) != r) & (k < np.int32(levels))
         steps[i] = np.uint32(abs(k - j)) if decided else _NEVER
         rounded[i] = np.uint8(j)
         codes[i] = np.uint8(k)
@@ -159,7 +165,7 @@ def _look_up(
     n = np.uint64(0)
     for i in range(np.uint64(steps.size)):
         pending[n] = np.uint32(i)
-        n += np.uint64(np.int32(words[i] >> np.uint32(16)) >= leading[steps[i]])
+        n += np.uint64(np.int32(words[i] >> _ACCEPTANCE_SHIFT) >= leading[steps[i]])
     return int(n)
 
 
@@ -176,7 +182,7 @@ def _find_ties(
     for m in range(np.uint64(pending.size)):
         i = pending[m]
         rare[n] = i
-        n += np.uint64((steps[i] == _NEVER) | (np.int32(words[i] >> np.uint32(16)) == leading[steps[i]]))
+        n += np.uint64((steps[i] == _NEVER) | (np.int32(words[i] >> _ACCEPTANCE_SHIFT) == leading[steps[i]]))
     return int(n)
 
 
@@ -213,7 +219,7 @@ def _retry(
             i = pending[p]
             k = np.int32(np.int32(words[p]) & mask)
             step = np.uint32(abs(k - np.int32(rounded[i]))) if k <= last else _NEVER
-            margin = np.int32(words[p] >> np.uint32(16)) - leading[step]
+            margin = np.int32(words[p] >> _ACCEPTANCE_SHIFT) - leading[step]
             codes[i] = np.uint8(k)
             still_open[left] = p
             left += np.uint64(margin >= 0)
@@ -241,13 +247,13 @@ def _settle(
     index = place[2] + np.uint64(i)
     top = np.float32(levels - 1)
     t = min(max(update * np.float32((levels - 1) / (2 * clip)) + np.float32(0.5) * top, np.float32(0)), top)
-    fine = np.int64(t * np.float32(256))
-    r = np.int64((word >> np.uint32(8)) & np.uint32(255))
-    j = (fine + 255 - r) >> 8
-    if (fine & 255) == r:
+    fine = np.int64(t * _FINE)
+    r = np.int64((word >> _ROUNDING_SHIFT) & np.uint32(_LAST_FINE))
+    j = (fine + _LAST_FINE - r) >> _FINE_BITS
+    if (fine & _LAST_FINE) == r:
         _, _, a, b = philox(index, _TIE, place[0], place[1], key[0], key[1])
-        below = np.float64(((a << _WORD) | b) >> np.uint64(11)) * _TO_UNIT < np.float64(t) * 256 - fine
-        j = (fine >> 8) + np.int64(below)
+        below = np.float64(((a << _WORD) | b) >> np.uint64(11)) * _TO_UNIT < np.float64(t * _FINE) - fine
+        j = (fine >> _FINE_BITS) + np.int64(below)
     if _accepts(np.uint64(word), j, np.uint64(0), index, row, mask, place, key):
         return np.uint8(np.uint64(word) & mask)
     attempt = _ONE
@@ -276,8 +282,8 @@ def _accepts(
     if k >= row.size:
         return False
     threshold = row[abs(k - j)]
-    upper = word >> _HALF_WORD
+    upper = word >> np.uint64(_ACCEPTANCE_SHIFT)
     if upper != threshold >> _LEADING:
         return bool(upper < threshold >> _LEADING)
     a, b, _, _ = philox(index, _TIE + attempt, place[0], place[1], key[0], key[1])
-    return bool((((a << _WORD) | b) >> _HALF_WORD) <= threshold & _LOW_48)
+    return bool((((a << _WORD) | b) >> _FURTHER) <= threshold & _LOW_BITS)

@@ -14,6 +14,7 @@ from apes.randomness import philox
 
 _WORD = np.uint64(32)
 _TO_UNIT = 2.0**-53
+_SMALL = 1e-4
 
 
 @compiled
@@ -41,20 +42,29 @@ def draw_clip_laplace(
     """Draw CLap(clipped update, 2C / epsilon, C) for a block (users x coordinates).
 
     With a the normalised location, L = 1 - exp(-e a) and R = 1 - exp(-e (1 - a)) the masses on its two sides, and
-    y = u (L + R): the draw is a + log(1 + y - L) / e for y <= L, else a - log(1 - (y - L)) / e.
+    y = u (L + R) - L: the draw is a + sign(y) times -log(1 - |y|) / e.
     """
     first_user, first, stream = address
+    half = 0.5 / clip
     uniforms = np.empty(2 * (updates.shape[1] // 2 + 2))
     for u in range(updates.shape[0]):
         e = budgets[u]
         start = _row_uniforms(np.uint64(first_user + u), first, stream, key, uniforms)
+        whole, spread = math.exp(-e), 1 / e
         for i in range(updates.shape[1]):
             g = min(max(np.float64(updates[u, i]), -clip), clip)
-            a = 0.5 + 0.5 * g / clip
-            left = -math.expm1(-e * a)
-            y = uniforms[start + i] * (left - math.expm1(e * a - e)) - left
-            distance = math.log1p(-abs(y)) / e
-            v = a + distance if y <= 0 else a - distance
+            a = 0.5 + half * g
+            if e > _SMALL:
+                # 1e-16 / e of rounding is far below what a float32 report can show.
+                near = math.exp(-e * a)
+                left, right = 1 - near, 1 - whole / near
+                y = uniforms[start + i] * (left + right) - left
+                distance = -math.log(1 - abs(y)) * spread
+            else:
+                left = -math.expm1(-e * a)
+                y = uniforms[start + i] * (left - math.expm1(e * a - e)) - left
+                distance = -math.log1p(-abs(y)) * spread
+            v = a + math.copysign(distance, y)
             out[u, i] = np.float32(clip * (2 * min(max(v, 0.0), 1.0) - 1))
 
 
@@ -75,6 +85,7 @@ def draw_laplace(
         start = _row_uniforms(np.uint64(first_user + u), first, stream, key, uniforms)
         for i in range(updates.shape[1]):
             g = min(max(np.float64(updates[u, i]), -clip), clip)
-            y = 2 * uniforms[start + i] - 1
-            noise = math.log1p(-abs(y)) * scale
-            out[u, i] = np.float32(g - math.copysign(noise, y))
+            uniform = uniforms[start + i]
+            # The tail beyond the draw has mass min(u, 1 - u) = exp(-|noise| / scale) / 2.
+            noise = -scale * math.log(2 * min(uniform, 1 - uniform))
+            out[u, i] = np.float32(g + math.copysign(noise, uniform - 0.5))

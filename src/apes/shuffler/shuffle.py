@@ -201,9 +201,12 @@ def _as_codes(values: NDArray[np.uint8] | NDArray[np.float32]) -> NDArray[np.uin
 @compiled
 def _add_fixed(values: NDArray[np.float32], largest: float, sums: NDArray[np.int64]) -> bool:
     for u in range(values.shape[0]):
-        for c in range(values.shape[1]):
-            value = np.float64(values[u, c])
-            if not abs(value) <= largest:
-                return False
-            sums[c] += np.int64(np.rint(value * 4294967296.0))
+        row = values[u]
+        valid = True
+        for c in range(row.size):
+            valid &= abs(np.float64(row[c])) <= largest
+        if not valid:
+            return False
+        for c in range(row.size):
+            sums[c] += np.int64(np.rint(np.float64(row[c]) * 4294967296.0))
     return True

@@ -1,0 +1,110 @@
+"""The client's side as a whole: every coordinate once, and the same reports whatever the block."""
+
+import numpy as np
+import pytest
+
+from apes.client.pipeline import Client
+from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Place
+from apes.client.sparsifier import RandomB, Threshold, TopB
+from apes.client.update import FedProxUpdate, GradientUpdate
+from apes.errors import ParameterError
+from apes.population import InMemoryPopulation
+from apes.randomness import SimulationSource
+
+USERS, CLASSES, CLIP = 9, 5, 0.1
+SOURCE = SimulationSource(6, 3)
+RANDOMIZERS = [
+    CodedClipLaplace(CLIP),
+    CodedClipLaplace(CLIP, 7),
+    ContinuousClipLaplace(CLIP),
+    LaplaceNoise(CLIP),
+    NoNoise(),
+]
+CLIENTS = [
+    *(Client(GradientUpdate(), randomizer) for randomizer in RANDOMIZERS),
+    Client(FedProxUpdate(3, 0.1, 0.01), CodedClipLaplace(CLIP)),
+    *(Client(GradientUpdate(), RANDOMIZERS[0], sparsifier) for sparsifier in (TopB(8), RandomB(8), Threshold(0.8))),
+    *(Client(GradientUpdate(), RANDOMIZERS[2], sparsifier) for sparsifier in (TopB(8), RandomB(8), Threshold(0.8))),
+]
+every_client = pytest.mark.parametrize("client", CLIENTS, ids=str)
+
+
+def make_population(features):
+    rng = np.random.default_rng(2)
+    sizes = rng.integers(1, 8, USERS)
+    x = rng.random((sizes.sum(), features), dtype=np.float32)
+    labels = rng.integers(0, CLASSES, sizes.sum()).astype(np.uint8)
+    return InMemoryPopulation(x, labels, np.cumsum([0, *sizes]), rng.uniform(0.05, 3, USERS))
+
+
+def make_model(features):
+    return np.random.default_rng(1).normal(0, 0.05, (CLASSES, features + 1)).astype(np.float32)
+
+
+def whole_reports(client, weights, block, source=SOURCE):
+    """All coordinates of a block; checks that each comes exactly once and under the right address."""
+    reports = list(client.reports(weights, block, source))
+    seen = np.zeros(weights.size, dtype=int)
+    out = np.empty((block.budgets.size, weights.size), dtype=reports[0].values.dtype)
+    for report in reports:
+        stop = report.first_coordinate + report.values.shape[1]
+        seen[report.first_coordinate : stop] += 1
+        out[:, report.first_coordinate : stop] = report.values
+        assert report.first_user == block.first_user
+        assert report.budgets.tolist() == block.budgets.tolist()
+    assert (seen == 1).all()
+    return out
+
+
+# 5 x 819 = 4,095 coordinates come in two parts of odd length, 5 x 1,231 = 6,155 in four.
+@pytest.mark.parametrize("features", [1, 20, 818, 1230])
+@every_client
+def test_every_coordinate_is_reported_once(client, features):
+    block = make_population(features).block(0, USERS)
+    reports = whole_reports(client, make_model(features), block)
+    assert reports.shape == (USERS, CLASSES * (features + 1))
+    is_coded = isinstance(client.randomizer, CodedClipLaplace)
+    assert reports.dtype == (np.uint8 if is_coded else np.float32)
+
+
+@pytest.mark.parametrize("features", [818])
+@every_client
+def test_a_device_is_a_block_of_one(client, features):
+    people, weights = make_population(features), make_model(features)
+    everybody = whole_reports(client, weights, people.block(0, USERS))
+    for user in range(USERS):
+        alone = whole_reports(client, weights, people.block(user, user + 1))
+        assert alone.tobytes() == everybody[user].tobytes()
+    middle = whole_reports(client, weights, people.block(2, 7))
+    assert middle.tobytes() == everybody[2:7].tobytes()
+
+
+@every_client
+def test_the_parts_are_what_the_stages_give_on_the_whole(client):
+    features = 818
+    block, weights = make_population(features).block(3, 8), make_model(features)
+    scratch = np.empty(5 * weights.size, dtype=np.float32)
+    update = client.updater.prepare(weights, block).coordinates(0, weights.size, scratch)
+    tables, place = client.randomizer.prepare(block.budgets), Place(3, 0)
+    values = client.randomizer.draw(update, tables, place, SOURCE)
+    if client.sparsifier is not None:
+        values = client.sparsifier.apply(values, tables, client.randomizer, place, SOURCE)
+    assert whole_reports(client, weights, block).tobytes() == values.tobytes()
+
+
+@every_client
+def test_seed_and_round_change_the_noise(client):
+    block, weights = make_population(20).block(0, USERS), make_model(20)
+    first = whole_reports(client, weights, block)
+    assert whole_reports(client, weights, block).tobytes() == first.tobytes()
+    is_random = not isinstance(client.randomizer, NoNoise)
+    for source in (SimulationSource(6, 4), SimulationSource(7, 3)):
+        assert (whole_reports(client, weights, block, source) != first).any() == is_random
+
+
+@pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=str)
+def test_nothing_is_reported_on_a_broken_model(randomizer):
+    block, weights = make_population(20).block(0, USERS), make_model(20)
+    weights[2, 3] = np.nan
+    with pytest.raises(ParameterError, match=r"^updates\[0, 0\] must be finite, got nan$"):
+        next(Client(GradientUpdate(), randomizer).reports(weights, block, SOURCE))

@@ -1,0 +1,126 @@
+"""The shuffler's loops: counting against bincount, and uniform permutations.
+
+Limits of the statistical tests have a false-alarm rate of 1e-6; biased shuffles show that they can fail.
+"""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2
+
+from apes.randomness import Purpose, SimulationSource
+from apes.shuffler.tally import count_levels, permute_rows
+
+SOURCE = SimulationSource(8, 1)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    users=st.integers(1, 40),
+    width=st.sampled_from([1, 2, 63, 64, 65, 128, 200]),
+    levels=st.sampled_from([2, 3, 16, 255, 256]),
+    seed=st.integers(0, 99),
+)
+def test_counts_are_bincounts(users, width, levels, seed):
+    codes = np.random.default_rng(seed).integers(0, levels, (users, width)).astype(np.uint8)
+    counts = np.full((width, levels), 7, dtype=np.uint16)
+    assert count_levels(codes, counts)
+    expected = np.array([np.bincount(column, minlength=levels) for column in codes.T])
+    assert (counts == expected + 7).all()
+
+
+@pytest.mark.parametrize("place", [(0, 0), (4, 99), (2, 64)])
+@pytest.mark.parametrize("level", [5, 255])
+def test_a_level_out_of_range_counts_nothing(place, level):
+    codes = np.full((5, 100), 4, dtype=np.uint8)
+    codes[place] = level
+    counts = np.zeros((100, 5), dtype=np.uint16)
+    assert not count_levels(codes, counts)
+    assert not counts.any()
+
+
+def permuted(rows, n, first=0, source=SOURCE):
+    values = np.tile(np.arange(n, dtype=np.uint8), (rows, 1))
+    permute_rows(values, first, source.stream(Purpose.SHUFFLE), source.key)
+    return values
+
+
+def naive_shuffle(rows, n):
+    """The classic mistake: swap every place with any place."""
+    rng = np.random.default_rng(1)
+    values = np.tile(np.arange(n, dtype=np.uint8), (rows, 1))
+    everyone = np.arange(rows)
+    for i in range(n):
+        j = rng.integers(0, n, rows)
+        here, there = values[:, i].copy(), values[everyone, j].copy()
+        values[:, i] = there
+        values[everyone, j] = here
+    return values
+
+
+def order_distance(values):
+    """Chi-square of all n! orders being equally likely, and its limit."""
+    rows, n = values.shape
+    names = {order: index for index, order in enumerate(permutations(range(n)))}
+    counts = np.bincount([names[tuple(row)] for row in values.tolist()], minlength=len(names))
+    expected = rows / len(names)
+    return ((counts - expected) ** 2).sum() / expected, chi2.isf(1e-6, len(names) - 1)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_all_orders_are_equally_likely(n):
+    rows = 100_000
+    distance, limit = order_distance(permuted(rows, n))
+    assert distance <= limit
+    if n > 2:  # of two values, the naive shuffle is uniform as well
+        distance, limit = order_distance(naive_shuffle(rows, n))
+        assert distance > limit
+    biased = permuted(rows, n)
+    biased[: rows // 20] = np.arange(n)  # one row in twenty is left alone
+    distance, limit = order_distance(biased)
+    assert distance > limit
+
+
+def place_distance(places, n):
+    counts = np.bincount(places, minlength=n)
+    return ((counts - places.size / n) ** 2).sum() * n / places.size
+
+
+@pytest.mark.parametrize("n", [7, 64, 255])
+def test_every_value_lands_everywhere(n):
+    values = permuted(50_000, n)
+    assert (np.sort(values, axis=1) == np.arange(n)).all()
+    limit = chi2.isf(1e-6, n - 1)
+    for user in (0, n // 2, n - 1):
+        assert place_distance(np.argmax(values == user, axis=1), n) <= limit
+    stuck = np.argmax(values == 0, axis=1)
+    stuck[: stuck.size // 50] = 0  # one in fifty stays where it was
+    assert place_distance(stuck, n) > limit
+
+
+def test_neighbouring_rows_are_independent():
+    n, rows = 8, 100_000
+    values = permuted(rows, n)
+    limit = chi2.isf(1e-6, n * n - 1)
+    for user, other in ((0, 0), (0, 1), (7, 3)):
+        here, there = np.argmax(values[::2] == user, axis=1), np.argmax(values[1::2] == other, axis=1)
+        assert place_distance(here * n + there, n * n) <= limit
+    follows = np.argmax(values[::2] == 0, axis=1)
+    copied = np.where(np.arange(follows.size) % 50 == 0, follows, np.argmax(values[1::2] == 0, axis=1))
+    assert place_distance(follows * n + copied, n * n) > limit  # one row in fifty repeats its neighbour
+
+
+def test_rows_are_addressed_by_their_coordinate():
+    whole = permuted(30, 11)
+    pieces = [permuted(10, 11, first) for first in (0, 10, 20)]
+    assert (np.vstack(pieces) == whole).all()
+    assert (permuted(30, 11, source=SimulationSource(8, 2)) != whole).any()
+    assert (permuted(30, 11, source=SimulationSource(9, 1)) != whole).any()
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_nothing_to_permute(n):
+    assert permuted(3, n).tolist() == [list(range(n))] * 3
