@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apes.errors import ParameterError
-from apes.thresholds import MAX_LEVELS, acceptance_thresholds, fill_thresholds, is_private
+from apes.thresholds import MAX_LEVELS, _decay, acceptance_thresholds, fill_thresholds, is_private
 
 FULL = 1 << 64
 BUDGETS = [0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0]
@@ -126,6 +126,18 @@ def test_thresholds_are_the_exact_ones_rounded_up(levels):
         for budget, row in zip(budgets.tolist(), table.tolist(), strict=True):
             for s, threshold in enumerate(row):
                 assert threshold == int(mp.ceil(FULL * mp.exp(-mp.mpf(budget) * s / (levels - 1)))) - 1
+
+
+@pytest.mark.parametrize("steps", [1, 2, 15, 254, 255])
+def test_decay_is_bounded_from_above_and_closely(steps):
+    """Condition (ii) rests on it: 2^127 exp(-epsilon / steps) is never undercut."""
+    for budget in [*np.geomspace(1e-30, 700, 300).tolist(), *BUDGETS, *ALWAYS_PRIVATE]:
+        hi, lo = _decay(budget, steps)
+        with mp.workprec(400):
+            exact = mp.exp(-mp.mpf(budget) / steps) * 2**127
+            # 128 units are added to the series, whose own error is below 83; every squaring may double it.
+            squarings = max(0, math.frexp(budget)[1] + 2)
+            assert exact <= int(hi) << 64 | int(lo) <= exact + (212 << squarings)
 
 
 def test_budgets_without_a_table_are_refused():

@@ -13,8 +13,11 @@ from apes.analyzer.expected import (
     top_levels,
 )
 from apes.budgets import make_budgets
+from apes.client.randomizer import Place
+from apes.client.sparsifier import Threshold
 from apes.codes import level_probabilities
 from apes.laws import ClipLaplace
+from apes.randomness import SimulationSource
 
 CLIP = 0.1
 POPULATIONS = {
@@ -149,10 +152,25 @@ def test_levels_beyond(levels, threshold, expected):
     assert levels_beyond(levels, threshold).tolist() == expected
 
 
+class Absent:
+    """A randomizer whose padding is no level of the reports."""
+
+    clip = CLIP
+
+    def prepare(self, budgets):
+        return budgets
+
+    def draw(self, updates, tables, place, source):
+        return np.full(updates.shape, -1, dtype=np.int64)
+
+
 def disagreements(levels):
     """Thresholds 1 - keep at which the analyzer expects other levels to be kept than the client keeps."""
-    sizes = np.abs(2 * np.arange(levels) - (levels - 1))
-    kept_by_client = {tau: sizes >= tau * (levels - 1) for tau in 1 - np.arange(1, 101) / 100}
+    every_level, tables = np.arange(levels, dtype=np.uint8)[None], np.ones((1, levels))
+    kept_by_client = {
+        tau: Threshold(tau).apply(every_level, tables, Absent(), Place(0, 0), SimulationSource(0))[0] >= 0
+        for tau in 1 - np.arange(1, 101) / 100
+    }
     return [tau for tau, kept in kept_by_client.items() if (kept != levels_beyond(levels, tau)).any()]
 
 
