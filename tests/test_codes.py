@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from apes.codes import level_probabilities, level_values
+from apes.codes import level_probabilities, level_values, levels_beyond
 from apes.errors import ParameterError
 from apes.thresholds import acceptance_thresholds
 
@@ -25,6 +25,18 @@ def test_values_are_even_steps_from_end_to_end(levels, clip):
     assert (values == -values[::-1]).all()  # odd, to the last bit: no bias of the coding
     exact = [Fraction(clip) * (Fraction(2 * k, levels - 1) - 1) for k in range(levels)]
     assert max(abs(Fraction(v) - e) for v, e in zip(values.tolist(), exact, strict=True)) <= clip * ROUNDING
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+def test_levels_beyond_a_threshold(levels):
+    assert levels_beyond(levels, 0.0).all()
+    assert np.flatnonzero(levels_beyond(levels, 1.0)).tolist() == [0, levels - 1]
+    for threshold in (0.001, 0.12345, 0.5001, 0.77, 0.999):
+        exact = [abs(Fraction(2 * k, levels - 1) - 1) >= Fraction(threshold) for k in range(levels)]
+        assert levels_beyond(levels, threshold).tolist() == exact
+    for threshold in (-0.1, 1.1, math.nan):
+        with pytest.raises(ParameterError, match=rf"threshold must be in \[0, 1\], got {threshold}"):
+            levels_beyond(levels, threshold)
 
 
 @pytest.mark.parametrize("levels", LEVELS)

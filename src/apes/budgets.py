@@ -2,6 +2,7 @@
 
 import csv
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,9 +94,9 @@ def _number(text: str, spec: str) -> float:
 def _from_file(rest: str, users: int) -> NDArray[np.float64]:
     path, column = _split_column(rest)
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"cannot read the budgets in {path}: {error}") from None
     if not rows:
         raise DataError(f"{path} holds no budgets: expected one row a user")
@@ -109,7 +110,7 @@ def _from_file(rest: str, users: int) -> NDArray[np.float64]:
 
 
 def _split_column(rest: str) -> tuple[Path, str | None]:
-    if Path(rest).exists() or ":" not in rest:
+    if ":" not in rest or os.path.exists(rest):
         return Path(rest), None
     path, _, column = rest.rpartition(":")
     return Path(path), column

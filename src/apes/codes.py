@@ -8,7 +8,7 @@ analyzer's tables and the accountant, which agree with the integers to 2^-64 exp
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.parameters import positive, positive_array, whole
+from apes.parameters import positive, positive_array, whole, within
 from apes.thresholds import MAX_LEVELS
 
 
@@ -31,3 +31,9 @@ def level_probabilities(budgets: NDArray[np.float64], levels: int) -> NDArray[np
     weights = np.exp(-budgets[:, None, None] * steps)
     weights /= weights.sum(axis=2, keepdims=True)
     return weights
+
+
+def levels_beyond(levels: int, threshold: float) -> NDArray[np.bool_]:
+    """Which levels stand for a value of at least ``threshold`` times C in size; threshold in [0, 1]."""
+    last = whole("levels", levels, 2, MAX_LEVELS) - 1
+    return np.asarray(np.abs(2 * np.arange(levels) - last) >= within("threshold", threshold, 0, 1) * last)

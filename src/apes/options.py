@@ -30,7 +30,7 @@ _HELP = {
     "momentum": "Running mean of the estimates, 0 to 0.999 (default 0.8; FedProx 0).",
     "decay": "Step decay: alpha / (1 + decay t) (default 0).",
     "averaging": "Hand out the average of models with weights t^a (default 0: the last model).",
-    "calibration": "likelihood (default) or inverse (the paper's).",
+    "calibration": "inverse (the paper's) or likelihood (default: whichever suits the noise).",
     "sparsifier": "S-APES: top-b, random-b or threshold (default: the framework's own).",
     "keep": "S-APES: fraction of reports kept (default 0.2).",
     "seed": "Seed of the simulation.",

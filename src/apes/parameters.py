@@ -38,7 +38,10 @@ def whole(name: str, value: int, lower: int, upper: int | None = None) -> int:
 
 def positive_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return a one-dimensional float64 copy of ``values``, all in (0, inf) and at least one."""
-    array = np.array(values, dtype=np.float64)
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(f"{name} must be a list of numbers, got {values!r}") from None
     if array.ndim != 1 or array.size == 0:
         raise ParameterError(f"{name} must be a non-empty list of numbers, got shape {array.shape}")
     bad = ~((array > 0) & np.isfinite(array))
@@ -59,5 +62,5 @@ def finite(name: str, values: NDArray[Any]) -> None:
 def _number(name: str, value: float) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"{name} must be a number, got {value!r}") from None

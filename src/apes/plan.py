@@ -11,21 +11,20 @@ from numpy.typing import NDArray
 
 from apes.accounting.event import Event, budgets_digest
 from apes.analyzer.calibrator import (
+    STATISTICS,
     Calibrator,
     CodedInverse,
     ContinuousInverse,
     Unbiased,
-    likelihood_statistic,
-    report_statistic,
 )
-from apes.analyzer.expected import Channel, law_at_zero, levels_beyond, padded, pooled_channel, top_levels
+from apes.analyzer.expected import Channel, law_at_zero, padded, pooled_channel, top_levels
 from apes.analyzer.optimizer import ServerOptimizer
 from apes.budgets import make_budgets
 from apes.client.pipeline import Client
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Randomizer
 from apes.client.sparsifier import RandomB, Sparsifier, Threshold, TopB
 from apes.client.update import FedProxUpdate, GradientUpdate, Updater
-from apes.codes import level_probabilities
+from apes.codes import level_probabilities, levels_beyond
 from apes.errors import ParameterError
 from apes.frameworks import Framework, framework
 from apes.parameters import positive, whole, within
@@ -64,7 +63,8 @@ class Plan:
         mu: FedProx's proximal weight (0.01).
         learning_rate: The server's step; by default as large as the noise allows, at most 2 (FedProx: 1).
         momentum, decay, averaging: See `apes.analyzer.optimizer.ServerOptimizer`.
-        calibration: ``inverse`` (the paper's) or ``likelihood`` (coded reports), for Clip-Laplace frameworks.
+        calibration: ``inverse`` (the paper's) or ``likelihood`` (coded reports), for Clip-Laplace frameworks; by
+            default whichever suits the noise.
         sparsifier: ``top-b``, ``random-b`` or ``threshold``, for the S-APES frameworks.
         keep: Fraction of reports a sparsifier keeps, in (0, 1] (0.2); a threshold is set at (1 - keep) C.
         seed: Seed of the simulation, in [0, 2^64).
@@ -163,8 +163,7 @@ class Plan:
             return Unbiased(lambda budgets: 2 * self.clip * float(np.sqrt(2 * (budgets**-2.0).mean())))
         if self.coded_levels is None:
             return ContinuousInverse(self.clip)
-        statistic = report_statistic if self.calibration == "inverse" else likelihood_statistic
-        return CodedInverse(self.clip, self._channel, statistic)
+        return CodedInverse(self.clip, self._channel, STATISTICS[self.calibration])
 
     def optimizer(self, budgets: NDArray[np.float64]) -> ServerOptimizer:
         """How the analyzer steps; the default step depends on the noise, and so on the public budgets."""
@@ -258,7 +257,7 @@ class Plan:
             return channel
         if name == "threshold":
             public = law_at_zero(level_probabilities(np.array([_PADDING_EPSILON]), levels)[0])
-            return padded(channel, levels_beyond(levels, 1 - self._keep), public)
+            return padded(channel, levels_beyond(levels, 1 - self._keep).astype(np.float64), public)
         kept = top_levels(channel, self._keep) if name == "top-b" else np.full(levels, self._keep)
         return padded(channel, kept, law_at_zero(channel))
 

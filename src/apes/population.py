@@ -61,8 +61,11 @@ class InMemoryPopulation:
             raise ParameterError(f"labels must have one entry a row of features {features.shape}, got {labels.shape}")
         if offsets[0] != 0 or offsets[-1] != labels.size or (np.diff(offsets) < 1).any():
             raise ParameterError("offsets must rise from 0 to the number of rows, by at least 1 a user")
-        finite("features", features)
-        self._features = np.ascontiguousarray(features, dtype=np.float32)
+        if labels.min() < 0 or labels.max() > 255:
+            raise ParameterError(f"labels must be in [0, 255], got {labels.min()} to {labels.max()}")
+        with np.errstate(over="ignore"):
+            self._features = np.ascontiguousarray(features, dtype=np.float32)
+        finite("features", self._features)
         self._labels = np.ascontiguousarray(labels, dtype=np.uint8)
         self._offsets = offsets.astype(np.int64)
 
@@ -73,6 +76,10 @@ class InMemoryPopulation:
 
     def block(self, start: int, stop: int) -> UserBlock:
         """Users start .. stop - 1, without copying their data."""
+        if not 0 <= start < stop <= self._budgets.size:
+            raise ParameterError(
+                f"start and stop must be in order within [0, {self._budgets.size}], got {start}, {stop}"
+            )
         rows = slice(self._offsets[start], self._offsets[stop])
         return UserBlock(
             first_user=start,

@@ -23,6 +23,8 @@ from apes.randomness import SimulationSource
 from apes.shuffler.shuffle import Collector
 
 _USERS_AT_ONCE = 128
+# Tallies of the shuffler are 16 bits wide.
+_MOST_USERS_AT_ONCE = 2**16 - 1
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def train(
         plan: What to do.
         dataset: The data; training images are spread over the plan's users.
         threads: Worker threads, at least 1; by default one a core. Does not change the result.
-        users_at_once: Users in a block, at least 1. Does not change the result.
+        users_at_once: Users in a block, in [1, 65535]. Does not change the result.
         resume: Where to go on, from an earlier run of the same plan.
         after_round: Called after every round.
     """
@@ -145,7 +147,7 @@ class BlockQueue:
 
     def __init__(self, population: Population, users_at_once: int) -> None:
         self.population = population
-        size = whole("users_at_once", users_at_once, 1)
+        size = whole("users_at_once", users_at_once, 1, _MOST_USERS_AT_ONCE)
         users = population.budgets.size
         self._blocks = iter([(start, min(start + size, users)) for start in range(0, users, size)])
         self._lock = threading.Lock()

@@ -7,7 +7,6 @@ from apes.analyzer.expected import (
     budget_quadrature,
     continuous_response,
     law_at_zero,
-    levels_beyond,
     padded,
     pooled_channel,
     top_levels,
@@ -15,7 +14,7 @@ from apes.analyzer.expected import (
 from apes.budgets import make_budgets
 from apes.client.randomizer import Place
 from apes.client.sparsifier import Threshold
-from apes.codes import level_probabilities
+from apes.codes import level_probabilities, levels_beyond
 from apes.laws import ClipLaplace
 from apes.randomness import SimulationSource
 
@@ -178,9 +177,6 @@ def test_the_client_keeps_the_levels_that_the_analyzer_expects():
     assert [levels for levels in (2, 3, 4, 8, 16, 32, 64, 128, 255, 256) if disagreements(levels)] == []
 
 
-@pytest.mark.xfail(
-    reason="bug: the client compares |2k - K + 1| with tau (K - 1), the analyzer the quotient", strict=True
-)
 def test_the_client_keeps_the_levels_that_the_analyzer_expects_at_every_number_of_levels():
     assert [levels for levels in range(2, 257) if disagreements(levels)] == []
 

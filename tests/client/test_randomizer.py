@@ -122,6 +122,14 @@ def test_tables_are_the_thresholds_read_only_and_kept():
     assert (coded.prepare(BUDGETS[::-1]) == tables[::-1]).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.float16])
+def test_budgets_of_another_type_mean_the_same(dtype):
+    """Their bytes do not: two float32 eights, read as one float64, are a budget of 131072."""
+    budgets = np.array([8, 8, 2], dtype=dtype)
+    expected = acceptance_thresholds(np.array([8.0, 8.0, 2.0]), 16)
+    assert CodedClipLaplace(0.1, 16).prepare(budgets).tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
 def test_invalid_budgets_have_no_tables(bad):
     with pytest.raises(ParameterError, match=rf"budgets\[1\] must be in \(0, inf\), got {bad}"):

@@ -264,14 +264,12 @@ def test_invalid_parameters(make, message):
         make()
 
 
-@pytest.mark.xfail(reason="bug: TopB(7) of 5 coordinates keeps 2", strict=True)
 @pytest.mark.parametrize("kind", [TopB, RandomB])
 def test_more_reports_to_keep_than_there_are(kind):
     with pytest.raises(ParameterError, match=r"^b must be"):
         kept_of(kind(7), np.zeros((2, 5), dtype=np.uint8))
 
 
-@pytest.mark.xfail(reason="bug: ties of continuous reports fall by their place", strict=True)
 def test_ties_of_continuous_reports_are_broken_without_favour():
     users, width, b = 2_000, 20, 5
     kept = kept_of(TopB(b), np.full((users, width), CLIP, dtype=np.float32))

@@ -182,7 +182,6 @@ def test_invalid_parameters(arguments, message):
         FedProxUpdate(**arguments)
 
 
-@pytest.mark.xfail(reason="bug: the label is written into the next row, and past the end for the last", strict=True)
 def test_a_label_that_the_model_does_not_have():
     people = InMemoryPopulation(np.ones((2, 1)), np.array([2, 0]), np.array([0, 2]), np.ones(1))
     with pytest.raises(ApesError, match="label"):

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.codes import level_probabilities, level_values
+from apes.codes import level_probabilities
 from apes.laws import ClipLaplace
 
 Channel = NDArray[np.float64]
@@ -53,7 +53,12 @@ def pooled_channel(budgets: NDArray[np.float64], levels: int) -> Channel:
 @lru_cache(maxsize=4)
 def _pooled_channel(sorted_budgets: bytes, levels: int) -> Channel:
     nodes, weights = budget_quadrature(np.frombuffer(sorted_budgets))
-    return np.asarray(np.tensordot(weights, level_probabilities(nodes, levels), axes=1))
+    channel = np.zeros((levels, levels))
+    # A few nodes at a time: a wide range of budgets has thousands, and each needs levels x levels numbers.
+    for start in range(0, nodes.size, 16):
+        part = slice(start, start + 16)
+        channel += np.tensordot(weights[part], level_probabilities(nodes[part], levels), axes=1)
+    return channel
 
 
 def padded(channel: Channel, kept: NDArray[np.float64], padding: NDArray[np.float64]) -> Channel:
@@ -87,14 +92,9 @@ def top_levels(channel: Channel, fraction: float) -> NDArray[np.float64]:
     for magnitude in np.unique(size)[::-1]:
         at = size == magnitude
         mass = float(zero[at].sum())
-        kept[at] = min(1.0, left / mass)
+        kept[at] = 1.0 if left >= mass else left / mass
         left = max(0.0, left - mass)
     return kept
-
-
-def levels_beyond(levels: int, threshold: float) -> NDArray[np.float64]:
-    """1 for levels whose value is at least ``threshold`` times C in size, else 0."""
-    return (np.abs(level_values(levels, 1.0)) >= threshold).astype(np.float64)
 
 
 def continuous_response(

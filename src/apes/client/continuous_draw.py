@@ -15,6 +15,8 @@ from apes.randomness import philox
 _WORD = np.uint64(32)
 _TO_UNIT = 2.0**-53
 _SMALL = 1e-4
+# Below it exp(-e) is a normal number.
+_LARGE = 700.0
 
 
 @compiled
@@ -54,7 +56,7 @@ def draw_clip_laplace(
         for i in range(updates.shape[1]):
             g = min(max(np.float64(updates[u, i]), -clip), clip)
             a = 0.5 + half * g
-            if e > _SMALL:
+            if _SMALL < e < _LARGE:
                 # 1e-16 / e of rounding is far below what a float32 report can show.
                 near = math.exp(-e * a)
                 left, right = 1 - near, 1 - whole / near

@@ -72,7 +72,7 @@ class CodedClipLaplace:
 
     def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.uint64]:
         """Acceptance thresholds of a block of users; kept, since the same blocks come again every round."""
-        return _kept_thresholds(budgets.tobytes(), self.levels)
+        return _kept_thresholds(np.asarray(budgets, dtype=np.float64).tobytes(), self.levels)
 
     def draw(
         self, updates: NDArray[np.float32], tables: NDArray[np.uint64], place: Place, source: SimulationSource

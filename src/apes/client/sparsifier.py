@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.client.randomizer import Place, Randomizer, Values
+from apes.codes import levels_beyond
+from apes.errors import ParameterError
 from apes.parameters import positive, whole, within
 from apes.randomness import Purpose, SimulationSource, fill_uniform
 
@@ -64,9 +66,10 @@ class TopB:
         ties = _uniforms(values, place, source)
         if values.dtype == np.uint8:
             # A level's size is a whole number, so adding a number below 1 breaks ties and nothing else.
-            sizes = np.abs(2 * values.astype(np.float32) - np.float32(_top_level(tables))) + ties
+            sizes: NDArray[np.floating[Any]] = np.abs(2 * values.astype(np.float32) - _top_level(tables)) + ties
         else:
-            sizes = np.abs(values)
+            # Different float32 numbers are at least 2^-24 apart, so a factor below 1 + 2^-30 breaks ties only.
+            sizes = (np.abs(values.astype(np.float64)) + 2.0**-149) * (1 + ties.astype(np.float64) * 2.0**-30)
         return _pad(values, _largest(sizes, self.b), tables, randomizer, place, source)
 
 
@@ -123,8 +126,7 @@ class Threshold:
     ) -> Values:
         """Pad every report below the threshold."""
         if values.dtype == np.uint8:
-            top = _top_level(tables)
-            kept = np.abs(2 * values.astype(np.int64) - top) >= self.tau * top
+            kept = levels_beyond(_top_level(tables) + 1, self.tau)[values]
         else:
             kept = np.abs(values) >= self.tau * randomizer.clip
         public = randomizer.prepare(np.full(values.shape[0], self.padding_epsilon))
@@ -141,8 +143,10 @@ def _uniforms(values: Values, place: Place, source: SimulationSource) -> NDArray
     return out
 
 
-def _largest(sizes: NDArray[np.float32], b: int) -> NDArray[np.bool_]:
+def _largest(sizes: NDArray[np.floating[Any]], b: int) -> NDArray[np.bool_]:
     """Mark exactly b largest entries of every row."""
+    if b > sizes.shape[1]:
+        raise ParameterError(f"b must be in [1, {sizes.shape[1]}], the number of coordinates; got {b}")
     kept = np.zeros(sizes.shape, dtype=bool)
     places = np.argpartition(sizes, sizes.shape[1] - b, axis=1)[:, sizes.shape[1] - b :]
     np.put_along_axis(kept, places, True, axis=1)

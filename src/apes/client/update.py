@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.compiled import compiled, compiled_reordering
+from apes.errors import ParameterError
 from apes.parameters import positive, whole, within
 from apes.population import UserBlock
 
@@ -44,6 +45,7 @@ class GradientUpdate:
 
     def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
         """Coefficients (softmax - one-hot) / rows of the user."""
+        _check_labels(block, weights)
         coefficients = np.empty((block.labels.size, weights.shape[0]), dtype=np.float32)
         local_coefficients(weights, block.features, block.labels, block.offsets, 1, 1.0, 0.0, coefficients)
         return _RowCombination(block, coefficients)
@@ -70,6 +72,7 @@ class FedProxUpdate:
 
     def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
         """Coefficients of w_global - w_local in the user's rows."""
+        _check_labels(block, weights)
         coefficients = np.empty((block.labels.size, weights.shape[0]), dtype=np.float32)
         local_coefficients(
             weights,
@@ -82,6 +85,12 @@ class FedProxUpdate:
             coefficients,
         )
         return _RowCombination(block, coefficients)
+
+
+def _check_labels(block: UserBlock, weights: NDArray[np.float32]) -> None:
+    # The compiled loops index by label.
+    if block.labels.max() >= weights.shape[0]:
+        raise ParameterError(f"labels must be in [0, {weights.shape[0] - 1}], got {block.labels.max()}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from apes.compiled import compiled
 from apes.errors import ParameterError, ProtocolError
 from apes.messages import Batch, CountedBatch, PermutedBatch, Report, SummedBatch
+from apes.parameters import whole
 from apes.randomness import Purpose, SimulationSource
 from apes.shuffler.tally import count_levels, permute_rows
 
@@ -39,24 +40,35 @@ class Collector(Protocol):
 
 
 class _Attendance:
-    """Who has reported what: every user must report every coordinate exactly once."""
+    """Who has reported what: every user reports every coordinate exactly once, parts in order."""
 
     def __init__(self, users: int, dimensions: int) -> None:
-        self._received = np.zeros(users, dtype=np.int64)
+        self._received = np.zeros(whole("users", users, 1), dtype=np.int64)
         self._budgets = np.full(users, np.nan)
         self._dimensions = dimensions
 
-    def note(self, report: Report) -> slice:
+    def check(self, report: Report) -> slice:
+        """Refuse a report that does not come next from its senders; return who they are."""
+        if report.values.ndim != 2 or report.values.size == 0:
+            raise ProtocolError(f"a report is users x coordinates, got shape {report.values.shape}")
         users, width = report.values.shape
         senders = slice(report.first_user, report.first_user + users)
         stop = report.first_coordinate + width
-        if report.first_user < 0 or senders.stop > self._received.size or report.budgets.shape != (users,):
-            raise ProtocolError(f"report from users {senders.start}..{senders.stop - 1} who are not in this round")
-        if report.first_coordinate < 0 or stop > self._dimensions:
-            raise ProtocolError(f"report on coordinates {report.first_coordinate}..{stop - 1} of {self._dimensions}")
+        if report.first_user < 0 or senders.stop > self._received.size:
+            raise ProtocolError(f"report from users {senders.start}..{senders.stop - 1} of {self._received.size}")
+        if report.budgets.shape != (users,) or not ((report.budgets > 0) & np.isfinite(report.budgets)).all():
+            raise ProtocolError(f"report of {users} users whose budgets are not {users} numbers in (0, inf)")
+        if stop > self._dimensions or (self._received[senders] != report.first_coordinate).any():
+            part = f"{report.first_coordinate}..{stop - 1} of {self._dimensions}"
+            raise ProtocolError(f"report on coordinates {part} is not what comes next from its users")
+        return senders
+
+    def note(self, report: Report) -> None:
+        """Record a report that was taken in."""
+        users, width = report.values.shape
+        senders = slice(report.first_user, report.first_user + users)
         self._received[senders] += width
         self._budgets[senders] = report.budgets
-        return senders
 
     def budgets(self, source: SimulationSource) -> NDArray[np.float64]:
         """The budgets in an order of their own, once everybody has reported everything."""
@@ -80,11 +92,14 @@ class LevelCounter:
     def add(self, report: Report) -> None:
         """Count the levels of a block of users."""
         codes = _as_codes(report.values)
-        self._attendance.note(report)
+        self._attendance.check(report)
+        if codes.shape[0] > _TALLY_LIMIT:
+            raise ProtocolError(f"a report holds at most {_TALLY_LIMIT} users, got {codes.shape[0]}")
         tally = self._tally()
         if tally.rows + codes.shape[0] > _TALLY_LIMIT:
             self._flush(tally)
         tally.add(codes, report.first_coordinate)
+        self._attendance.note(report)
 
     def release(self) -> CountedBatch:
         """Hand over the counts, and the budgets shuffled apart."""
@@ -145,9 +160,10 @@ class Permuter:
         """Keep the reports of a block of users."""
         if report.values.dtype != self._values.dtype:
             raise ProtocolError(f"this round's reports are {self._values.dtype}, got {report.values.dtype}")
-        senders = self._attendance.note(report)
+        senders = self._attendance.check(report)
         first = report.first_coordinate
         self._values[first : first + report.values.shape[1], senders] = report.values.T
+        self._attendance.note(report)
 
     def release(self) -> PermutedBatch:
         """Permute every coordinate on its own, and the budgets apart from them."""
@@ -178,13 +194,14 @@ class Adder:
 
     def add(self, report: Report) -> None:
         """Add the reports of a block of users."""
-        self._attendance.note(report)
+        self._attendance.check(report)
         sums = np.zeros(report.values.shape[1], dtype=np.int64)
         if not _add_fixed(report.values.astype(np.float32, copy=False), self._largest, sums):
             raise ParameterError(f"updates must be finite and within +-{self._largest:.3g} to be added up")
         first = report.first_coordinate
         with self._lock:
             self._sums[first : first + sums.size] += sums
+        self._attendance.note(report)
 
     def release(self) -> SummedBatch:
         """Hand over the mean of the reports."""
@@ -204,7 +221,7 @@ def _add_fixed(values: NDArray[np.float32], largest: float, sums: NDArray[np.int
         row = values[u]
         valid = True
         for c in range(row.size):
-            valid &= abs(np.float64(row[c])) <= largest
+            valid &= bool(abs(np.float64(row[c])) <= largest)
         if not valid:
             return False
         for c in range(row.size):

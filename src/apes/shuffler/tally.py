@@ -13,7 +13,10 @@ _WORD = np.uint64(32)
 
 @compiled
 def count_levels(codes: NDArray[np.uint8], counts: NDArray[np.uint16]) -> bool:
-    """Add a block (users x coordinates) to counts (coordinates x levels); False if a level is out of range."""
+    """Add a block (users x coordinates) to counts (coordinates x levels).
+
+    Returns False, having counted nothing, if a code is not a level.
+    """
     users, width = codes.shape
     for u in range(users):
         if codes[u].max() >= counts.shape[1]:
