@@ -20,12 +20,14 @@ from apes.client.randomizer import CodedClipLaplace, Place
 from apes.data import Dataset, load
 from apes.models import LogisticRegression
 from apes.plan import Plan
+from apes.population import InMemoryPopulation, Population
 from apes.randomness import SimulationSource
 from apes.training import BlockQueue, collect
 from benchmarks.numpy_round import round_of_algorithm_1
 from benchmarks.synthetic import SyntheticPopulation
 
 _CLIP = 0.1
+_PER_USER = 6
 _REPEATS = 5
 console = Console(stderr=True)
 
@@ -48,7 +50,7 @@ def peak_mb() -> float:
 def apes_round(dataset: Dataset, users: int, threads: int, repeats: int) -> float:
     """Seconds of one round of APES: updates, draws, counts, calibration."""
     plan = Plan(framework="apes", budgets="uniform2", users=users, clip=_CLIP)
-    population = SyntheticPopulation(dataset.train_images, dataset.train_labels, plan.population_budgets())
+    population = _population(dataset, plan)
     model = LogisticRegression(dataset.train_images.shape[1], dataset.classes)
     client, calibrator = plan.client(model.dimensions), plan.calibrator()
     weights = model.shaped(model.start())
@@ -60,6 +62,15 @@ def apes_round(dataset: Dataset, users: int, threads: int, repeats: int) -> floa
         calibrator.estimate(batch)
 
     return seconds(work, repeats)
+
+
+def _population(dataset: Dataset, plan: Plan) -> Population:
+    """The data set itself where it has six images for everybody, else users made on the fly."""
+    images, labels, budgets = dataset.train_images, dataset.train_labels, plan.population_budgets()
+    if plan.users * _PER_USER > labels.size:
+        return SyntheticPopulation(images, labels, budgets, _PER_USER)
+    rows = plan.users * _PER_USER
+    return InMemoryPopulation(images[:rows], labels[:rows], np.arange(0, rows + 1, _PER_USER), budgets)
 
 
 def numpy_round(dataset: Dataset, users: int) -> float:

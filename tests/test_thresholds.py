@@ -16,13 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apes.errors import ParameterError
-from apes.thresholds import MAX_LEVELS, _decay, acceptance_thresholds, fill_thresholds, is_private
+from apes.thresholds import (
+    MAX_LEVELS,
+    _decay,
+    _is_private_exactly,
+    acceptance_thresholds,
+    fill_thresholds,
+    is_private,
+)
 
 FULL = 1 << 64
 BUDGETS = [0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0]
 ALWAYS_PRIVATE = [46.0, 50.0, 100.0, 700.0]
 LEVELS = [2, 3, 5, 16, 255, 256]
-UNREACHED = (41.5, 46.0)  # where fine grids have no table: see test_budgets_without_a_table_are_refused
 
 interval = mpmath.iv.__class__()
 interval.prec = 400
@@ -118,7 +124,7 @@ def test_a_table_rounded_down_is_not_private(budget):
 @pytest.mark.parametrize("levels", LEVELS)
 def test_thresholds_are_the_exact_ones_rounded_up(levels):
     budgets = [*np.geomspace(1e-12, 700, 120).tolist(), *BUDGETS, *ALWAYS_PRIVATE, 1.0 - 2**-53, 2.0**-40]
-    budgets = np.array([b for b in budgets if not UNREACHED[0] < b < UNREACHED[1]])
+    budgets = np.array(budgets)
     table = acceptance_thresholds(budgets, levels)
     assert table.shape == (len(budgets), levels)
     assert table.dtype == np.uint64
@@ -131,7 +137,7 @@ def test_thresholds_are_the_exact_ones_rounded_up(levels):
 @pytest.mark.parametrize("steps", [1, 2, 15, 254, 255])
 def test_decay_is_bounded_from_above_and_closely(steps):
     """Condition (ii) rests on it: 2^127 exp(-epsilon / steps) is never undercut."""
-    for budget in [*np.geomspace(1e-30, 700, 300).tolist(), *BUDGETS, *ALWAYS_PRIVATE]:
+    for budget in [*np.geomspace(1e-14, 700, 300).tolist(), *BUDGETS, *ALWAYS_PRIVATE]:
         hi, lo = _decay(budget, steps)
         with mp.workprec(400):
             exact = mp.exp(-mp.mpf(budget) / steps) * 2**127
@@ -140,12 +146,38 @@ def test_decay_is_bounded_from_above_and_closely(steps):
             assert exact <= int(hi) << 64 | int(lo) <= exact + (212 << squarings)
 
 
-def test_budgets_without_a_table_are_refused():
-    """Near 45 a fine grid's smallest weights are single units, and rounding can break (iii): fail closed."""
-    for budget in np.linspace(*UNREACHED, 20)[1:-1]:
-        row = np.empty((1, 256), dtype=np.uint64)
-        failed = fill_thresholds(np.array([budget]), row)
-        assert (failed == -1) == meets_conditions([int(t) + 1 for t in row[0]])
+@pytest.mark.parametrize("levels", [64, 200, 256])
+def test_large_budgets_that_the_quick_check_does_not_settle(levels):
+    """Near 45 a fine grid's smallest weights are single units, and (iii) asks too much: the exact check decides."""
+    quick = []
+    for budget in np.linspace(41, 46, 12):
+        row, checked = np.empty((1, levels), dtype=np.uint64), np.empty(1, dtype=np.bool_)
+        fill_thresholds(np.array([budget]), row, checked)
+        table = [int(t) + 1 for t in row[0]]
+        quick.append(bool(checked[0]))
+        assert quick[-1] == (meets_conditions(table) or budget >= 46)
+        assert worst_ratio(weights(budget, levels)) <= exp_bounds(budget)[0]
+    assert len(set(quick)) == 2
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 43.0])
+def test_the_exact_check_finds_what_leaks(epsilon):
+    table = weights(epsilon, 16)
+    assert _is_private_exactly(thresholds(table), epsilon)
+    if table[-1] > 1:
+        assert not _is_private_exactly(thresholds([*table[:-1], table[-1] - 1]), epsilon)
+    assert not _is_private_exactly(thresholds(table), epsilon * 0.99)
+    assert not _is_private_exactly(thresholds([table[0], table[2], table[1], *table[3:]]), epsilon)
+
+
+@pytest.mark.parametrize("budget", [5e-324, 1e-300, 1e-20, 1e-16, 2.0**-49])
+def test_tiny_budgets_give_uniform_reports(budget):
+    assert set(weights(budget, 256)) == {FULL}
+
+
+def test_a_table_that_leaks_is_refused(monkeypatch):
+    """No budget is known to get here: let the exact check say no."""
+    monkeypatch.setattr("apes.thresholds._is_private_exactly", lambda row, epsilon: False)
     with pytest.raises(ParameterError, match=r"budgets\[1\] = 45\.0 gives no exact table at 256 levels"):
         acceptance_thresholds(np.array([1.0, 45.0]), 256)
 

@@ -60,6 +60,8 @@ def finite(name: str, values: NDArray[Any]) -> None:
 
 
 def _number(name: str, value: float) -> float:
+    if isinstance(value, bool | str):
+        raise ParameterError(f"{name} must be a number, got {value!r}")
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

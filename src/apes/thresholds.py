@@ -20,6 +20,7 @@ A threshold is stored as T_s = A_s - 1, which fits 64 bits: accept when a unifor
 """
 
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,8 @@ MAX_LEVELS = 256
 _ONE_HI = np.uint64(1 << 63)
 _MANTISSA_BITS = 53
 _ALWAYS_PRIVATE = 46.0
+# Below it a report is uniform: rounding to 64 bits would leave more than such a budget allows.
+_UNIFORM = 2.0**-48
 # Each term of the series is truncated by less than 2 units and there are fewer than 40 of them
 # (x < 1/4, so the 40th is below 4^-40 / 40! < 2^-127); the tail behind the last is below 3 units.
 _SERIES_ERROR = np.uint64(128)
@@ -56,15 +59,17 @@ def acceptance_thresholds(budgets: NDArray[np.float64], levels: int) -> NDArray[
     budgets = positive_array("budgets", budgets)
     levels = whole("levels", levels, 2, MAX_LEVELS)
     table = np.empty((budgets.size, levels), dtype=np.uint64)
-    failed = fill_thresholds(budgets, table)
-    if failed >= 0:
-        raise ParameterError(f"budgets[{failed}] = {float(budgets[failed])!r} gives no exact table at {levels} levels")
+    checked = np.empty(budgets.size, dtype=np.bool_)
+    fill_thresholds(budgets, table, checked)
+    for user in np.flatnonzero(~checked):
+        if not _is_private_exactly(table[user], float(budgets[user])):
+            raise ParameterError(f"budgets[{user}] = {float(budgets[user])!r} gives no exact table at {levels} levels")
     return table
 
 
 @compiled
-def fill_thresholds(budgets: NDArray[np.float64], table: NDArray[np.uint64]) -> int:
-    """Fill one row of thresholds a user; return -1, or the first row that fails its check."""
+def fill_thresholds(budgets: NDArray[np.float64], table: NDArray[np.uint64], checked: NDArray[np.bool_]) -> None:
+    """Fill one row of thresholds a user, and say which rows passed the check in integers."""
     levels = table.shape[1]
     for user in range(budgets.size):
         q_hi, q_lo = _decay(budgets[user], levels - 1)
@@ -74,9 +79,25 @@ def fill_thresholds(budgets: NDArray[np.float64], table: NDArray[np.uint64]) -> 
             # ceil(x / 2^63) - 1 = floor((x - 1) / 2^63) for x >= 1
             table[user, s] = (below_hi << ONE) | (below_lo >> np.uint64(63))
             hi, lo = fraction_product(hi, lo, q_hi, q_lo, True)
-        if budgets[user] < _ALWAYS_PRIVATE and not is_private(table[user]):
-            return user
-    return -1
+        checked[user] = budgets[user] >= _ALWAYS_PRIVATE or is_private(table[user])
+
+
+def _is_private_exactly(row: NDArray[np.uint64], epsilon: float) -> bool:
+    """The theorem's chain with exp(-epsilon) itself instead of A_{K-1}, for the few rows that need it.
+
+    Near epsilon = 44 the last A are 1 and 2, far above 2^64 q^s, and (iii) asks too much; what the proof needs is
+    A_0 exp(-epsilon) Z_i <= A_{max(i, K-1-i)} Z_0, with exp(-epsilon) rounded up.
+    """
+    counts = [int(threshold) + 1 for threshold in row]
+    last = len(counts) - 1
+    sums = [sum(counts[abs(k - j)] for k in range(last + 1)) for j in range(last // 2 + 1)]
+    scale = 2**200
+    with localcontext() as context:
+        context.prec, context.Emin = 100, -999_999
+        decay = int((-Decimal(epsilon)).exp().next_plus(context) * scale) + 1
+    return counts == sorted(counts, reverse=True) and all(
+        counts[0] * decay * sums[i] <= counts[last - i] * sums[0] * scale for i in range(last // 2 + 1)
+    )
 
 
 @compiled
@@ -107,6 +128,8 @@ def _decay(epsilon: float, steps: int) -> tuple[np.uint64, np.uint64]:
     Write epsilon = x 2^h steps with x < 1/4: sum the series of exp(-x), add its error, square h times
     rounding up.
     """
+    if epsilon < _UNIFORM:
+        return _ONE_HI, ZERO
     mantissa, exponent = math.frexp(epsilon)
     halvings = max(0, exponent + 2)
     hi, lo = _shifted(np.uint64(mantissa * 2.0**_MANTISSA_BITS), 127 - _MANTISSA_BITS + exponent - halvings)

@@ -1,9 +1,10 @@
 """The device's road: coded reports from the operating system's randomness, in constant time.
 
-Rejection sampling tells by its running time how many attempts it took, and so something about the level.
-Here every coordinate makes the same number of attempts, each with the same instructions, and keeps the first
-that is accepted. The number is so large that all of them fail with probability below 2^-80; should that happen,
-the coordinate starts again with fresh randomness, so that the law stays exact.
+Rejection sampling tells by its running time how many attempts it took, and so something about the level. Here every
+coordinate makes the same number of attempts, each with the same instructions, and keeps the first that is accepted.
+The number is so large that all of them fail with probability below 2^-80; should that happen, the coordinate starts
+again with fresh randomness, so that the law stays exact. Thresholds are looked up in a table of at most 2 kB, which
+stays in the first-level cache; against someone who shares that cache there is no defence here.
 """
 
 import math

@@ -16,7 +16,7 @@ from apes.client.coded_draw import draw_codes
 from apes.client.continuous_draw import draw_clip_laplace, draw_laplace
 from apes.client.device_draw import draw_codes_on_device
 from apes.errors import ParameterError
-from apes.parameters import finite, positive, whole
+from apes.parameters import finite, positive, whole, within
 from apes.randomness import Purpose, SimulationSource, SystemSource
 from apes.thresholds import MAX_LEVELS, acceptance_thresholds
 
@@ -67,7 +67,8 @@ class CodedClipLaplace:
     levels: int = MAX_LEVELS
 
     def __post_init__(self) -> None:
-        positive("clip", self.clip)
+        # Levels a unit of update must be a finite float32.
+        within("clip", positive("clip", self.clip), 1e-30, 1e30)
         whole("levels", self.levels, 2, MAX_LEVELS)
 
     def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.uint64]:
@@ -78,7 +79,7 @@ class CodedClipLaplace:
         self, updates: NDArray[np.float32], tables: NDArray[np.uint64], place: Place, source: SimulationSource
     ) -> NDArray[np.uint8]:
         """Levels drawn from the simulation's randomness."""
-        updates = np.ascontiguousarray(updates)
+        updates = _as_block(updates, tables.shape[0])
         codes = np.empty(updates.shape, dtype=np.uint8)
         address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
         if not draw_codes(updates, tables, self.clip, address, source.key, codes):
@@ -90,8 +91,9 @@ class CodedClipLaplace:
         self, updates: NDArray[np.float32], budgets: NDArray[np.float64], source: SystemSource
     ) -> NDArray[np.uint8]:
         """Levels drawn in constant time from the operating system's randomness."""
+        updates = _as_block(updates, budgets.size)
         finite("updates", updates)
-        return draw_codes_on_device(np.ascontiguousarray(updates), budgets, self.clip, self.levels, source)
+        return draw_codes_on_device(updates, budgets, self.clip, self.levels, source)
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,14 @@ class NoNoise:
         return updates.copy()
 
 
+def _as_block(updates: NDArray[np.float32], users: int) -> NDArray[np.float32]:
+    """Contiguous float32 users x coordinates, as the compiled loops read them without looking."""
+    if updates.ndim != 2 or updates.shape[0] != users:
+        raise ParameterError(f"updates must be {users} users x coordinates, got shape {updates.shape}")
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(updates, dtype=np.float32)
+
+
 # 256 blocks of 128 users and 256 levels take 64 MB; a larger population builds its tables anew every round.
 @lru_cache(maxsize=256)
 def _kept_thresholds(budgets: bytes, levels: int) -> NDArray[np.uint64]:
@@ -180,6 +190,7 @@ def _continuous(
     place: Place,
     source: SimulationSource,
 ) -> NDArray[np.float32]:
+    updates = _as_block(updates, budgets.size)
     finite("updates", updates)
     out = np.empty(updates.shape, dtype=np.float32)
     address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
