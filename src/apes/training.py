@@ -5,10 +5,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from apes.accounting.event import Event
 from apes.analyzer.optimizer import ServerState
@@ -100,18 +102,19 @@ def train(
     client, calibrator = plan.client(model.dimensions), plan.calibrator()
     optimizer = plan.optimizer(population.budgets)
     progress = Progress(ServerState.start(model.start())) if resume is None else resume
-    for number in range(len(progress.metrics) + 1, plan.rounds + 1):
-        began = time.perf_counter()
-        source = SimulationSource(plan.seed, number)
-        collector = plan.collector(model.dimensions, source, threads)
-        blocks = BlockQueue(population, users_at_once)
-        batch = collect(client, collector, model.shaped(progress.state.weights), blocks, source, threads)
-        state = optimizer.apply(progress.state, calibrator.estimate(batch))
-        accuracy, loss = model.evaluate(optimizer.model(state), dataset.test_images, dataset.test_labels)
-        metrics = RoundMetrics(number, accuracy, loss, time.perf_counter() - began)
-        event = plan.event(number, population.budgets, model.dimensions)
-        progress = Progress(state, (*progress.metrics, metrics), (*progress.events, event))
-        after_round(progress)
+    with quiet_blas():
+        for number in range(len(progress.metrics) + 1, plan.rounds + 1):
+            began = time.perf_counter()
+            source = SimulationSource(plan.seed, number)
+            collector = plan.collector(model.dimensions, source, threads)
+            blocks = BlockQueue(population, users_at_once)
+            batch = collect(client, collector, model.shaped(progress.state.weights), blocks, source, threads)
+            state = optimizer.apply(progress.state, calibrator.estimate(batch))
+            accuracy, loss = model.evaluate(optimizer.model(state), dataset.test_images, dataset.test_labels)
+            metrics = RoundMetrics(number, accuracy, loss, time.perf_counter() - began)
+            event = plan.event(number, population.budgets, model.dimensions)
+            progress = Progress(state, (*progress.metrics, metrics), (*progress.events, event))
+            after_round(progress)
     return TrainingResult(optimizer.model(progress.state), progress.metrics, progress.events, population.budgets)
 
 
@@ -120,6 +123,12 @@ def spread(plan: Plan, dataset: Dataset) -> InMemoryPopulation:
     order, offsets = partition(dataset.train_labels, plan.users, plan.split, plan.seed)
     budgets = plan.population_budgets()
     return InMemoryPopulation(dataset.train_images[order], dataset.train_labels[order], offsets, budgets)
+
+
+def quiet_blas() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread: its others go on spinning after a call, on the cores that users' blocks need."""
+    limit: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return limit
 
 
 def collect(

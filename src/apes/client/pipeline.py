@@ -13,8 +13,8 @@ from apes.messages import Report
 from apes.population import UserBlock
 from apes.randomness import SimulationSource
 
-# A block's updates and a part's counts should stay in a second-level cache together.
-_COORDINATES_AT_ONCE = 2048
+# Bounds a block's memory for large models; smaller parts only cost calls (measured from 1024 up).
+_COORDINATES_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
