@@ -1,0 +1,98 @@
+"""The certified bound: how much one coordinate of one round reveals about one user, proved and rounded against us.
+
+See docs/proofs.md for the steps; `blanket` has the pair of laws, `echoes` the law of the number of echoes, `divergence`
+the hockey-stick divergence of the two together.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.blanket import HiddenPair, echo_probabilities, hidden_pair
+from apes.accounting.divergence import excess
+from apes.accounting.echoes import echo_law
+from apes.errors import ParameterError
+from apes.parameters import positive, positive_array, whole, within
+from apes.thresholds import MAX_LEVELS
+
+Array = NDArray[np.float64]
+_SHAPES = 5
+_CELLS = 128
+_COARSE_CELLS = 32
+_STEPS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class HidingCurve:
+    """delta as a function of t for a victim among others: an upper bound of the true divergence.
+
+    Attributes:
+        budget: The victim's local budget; beyond it delta is 0.
+        pair: The victim's laws at the two ends, under the blanket.
+        sizes: Numbers of reports that hide together, the victim's included.
+        masses: How likely each is.
+    """
+
+    budget: float
+    pair: HiddenPair
+    sizes: NDArray[np.int64]
+    masses: Array
+
+    def delta(self, t: float, cells: int = _CELLS) -> float:
+        """Upper bound of the hockey-stick divergence at exp(t), t of either sign."""
+        if t < 0:
+            # The two ends mirror each other: delta(-t) = 1 - exp(-t) + exp(-t) delta(t).
+            return min(1.0, -math.expm1(t) + math.exp(t) * self.delta(-t, cells))
+        if t >= self.budget:
+            return 0.0
+        return min(1.0, float(self.masses @ excess(self.pair, t, self.sizes, cells)))
+
+    def epsilon(self, delta: float, cells: int = _CELLS) -> float:
+        """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget."""
+        low, high = 0.0, self.budget
+        for _ in range(_STEPS):
+            if high - low <= 1e-5 * high:
+                break
+            middle = (low + high) / 2 if low > 0 else high / 4
+            low, high = (low, middle) if self.delta(middle, cells) <= delta else (middle, high)
+        return high
+
+
+def hiding_curve(budget: float, others: Array, delta: float, levels: int | None) -> HidingCurve:
+    """The best curve over the shapes of the blanket, for a victim among other honest users.
+
+    Args:
+        budget: The victim's local budget, in (0, inf).
+        others: Budgets of the others; may be empty.
+        delta: Where the curve is to be good, in (0, 1); it is valid everywhere.
+        levels: K of coded reports, or None for continuous ones.
+    """
+    curves = [_curve(budget, others, shape, levels) for shape in np.linspace(0, budget, _SHAPES)]
+    return min(curves, key=lambda curve: curve.epsilon(delta, _COARSE_CELLS))
+
+
+def honest_others(budgets: Array, colluders: int, levels: int | None) -> Array:
+    """The budgets that hide any one user: without the victim's own and the colluders', whichever hide best."""
+    budgets = positive_array("budgets", budgets)
+    drop = whole("colluders", colluders, 0) + 1
+    if drop > budgets.size:
+        raise ParameterError(f"colluders must be in [0, {budgets.size - 1}], got {colluders}")
+    # Echoes get rarer with the budget, so the smallest budgets hide best.
+    return np.asarray(np.sort(budgets)[drop:])
+
+
+def _curve(budget: float, others: Array, shape: float, levels: int | None) -> HidingCurve:
+    echoes, masses = echo_law(echo_probabilities(others, shape, levels))
+    return HidingCurve(budget, hidden_pair(budget, shape, levels), echoes + 1, masses)
+
+
+def check_levels(levels: int | None) -> int | None:
+    """Return levels if they are None (continuous) or in [2, 256], else raise."""
+    return None if levels is None else whole("levels", levels, 2, MAX_LEVELS)
+
+
+def check_delta(delta: float) -> float:
+    """Return delta if it lies in (0, 1), else raise."""
+    return within("delta", positive("delta", delta), 0, math.nextafter(1, 0))

@@ -1,0 +1,82 @@
+"""How many echoes hide the victim: the law of M, bounded from below.
+
+f decreases in M, so any law that is stochastically smaller gives an upper bound of E f(M + 1). Probabilities gamma_i
+are rounded down to a few hundred values; the sum of the binomials that result has an exact law by Fourier transform, at
+a cost that does not grow with n. The law is then gathered into blocks, each at its lower end.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+_VALUES = 256
+# Blocks of the law's central part; below it a few wide ones, below those a Chernoff bound.
+_BLOCKS = 40
+_WINDOW = 14.0
+_LOWEST = 12.0
+_UNIT = 2.0**-53
+
+
+def echo_law(probabilities: Array) -> tuple[NDArray[np.int64], Array]:
+    """Numbers of echoes and the probabilities with which at least so many are there, from below.
+
+    Args:
+        probabilities: gamma_i of the honest users that took part, without the victim's; may be empty.
+
+    Returns:
+        Values m_0 < m_1 < ... and masses adding to at least 1: a law stochastically below that of M.
+    """
+    if probabilities.size == 0:
+        return np.zeros(1, dtype=np.int64), np.ones(1)
+    values, counts = _rounded_down(np.clip(probabilities, 0, 1))
+    mean = float(counts @ values)
+    deviation = math.sqrt(float(counts @ (values * (1 - values))))
+    start = max(0, math.floor(mean - _WINDOW * deviation - 8))
+    width = math.ceil(2 * _WINDOW * deviation + 16)
+    n = 1 << math.ceil(math.log2(min(width, probabilities.size + 1) + 2))
+    law = np.maximum(_law_of_sum(values, counts, start, n), 0)
+    steps = np.concatenate([np.linspace(-_LOWEST, -5, 15), np.linspace(-5, 5, _BLOCKS)[1:]])
+    ends = np.unique(np.clip(np.floor(mean + deviation * steps) - start, 0, n - 1)).astype(int)
+    # What was wrapped into the window from above counts as less than it is, which is safe. Rounding is added to each
+    # block, so that the masses add up to a little more than 1.
+    masses = np.add.reduceat(law, ends) + np.diff(np.append(ends, n)) * _rounding(n, values.size, mean)
+    masses[0] += law[: ends[0]].sum()
+    low = start + int(ends[0])
+    return np.append(0, start + ends).astype(np.int64), np.append(_chernoff(values, counts, low), masses)
+
+
+def _rounding(n: int, values: int, mean: float) -> float:
+    """Bound of the error of one entry of the law: logarithms and phases of size up to the mean, and the transform."""
+    return (values * 4 + 4 * mean + 8 * math.log2(n) + 8) * _UNIT
+
+
+def _chernoff(values: Array, counts: NDArray[np.int64], low: int) -> float:
+    """Bound of P(M < low): min over l of exp(l low) E exp(-l M)."""
+    if low == 0:
+        return 0.0
+    rates = np.geomspace(1e-3, 10, 60)
+    logs = [float(rate * low + counts @ np.log1p(values * math.expm1(-rate))) for rate in rates.tolist()]
+    return math.exp(min(0.0, min(logs)))
+
+
+def _rounded_down(probabilities: Array) -> tuple[Array, NDArray[np.int64]]:
+    """At most a few hundred different values, none above the original."""
+    values, counts = np.unique(probabilities, return_counts=True)
+    if values.size <= _VALUES:
+        return values, counts
+    edges = values[np.linspace(0, values.size - 1, _VALUES).astype(int)]
+    place = np.searchsorted(edges, values, side="right") - 1
+    return edges, np.bincount(place, weights=counts, minlength=edges.size).astype(np.int64)
+
+
+def _law_of_sum(values: Array, counts: NDArray[np.int64], start: int, n: int) -> Array:
+    """P(M = start + i) for i in 0 .. n - 1; what lies outside the window is wrapped into it."""
+    angles = 2 * np.pi * np.arange(n // 2 + 1) / n
+    rotation = np.exp(-1j * angles)
+    logs = np.zeros(angles.size, dtype=np.complex128)
+    with np.errstate(divide="ignore"):
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            logs += count * np.log1p(value * (rotation - 1))
+    return np.fft.irfft(np.exp(logs + 1j * angles * start), n)
