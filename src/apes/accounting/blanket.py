@@ -8,6 +8,7 @@ w is proportional to exp(-b |v - 1/2|) on [0, 1], or on K levels to exp(-b c_k),
 0 <= b <= the victim's budget; b = 0 is the uniform blanket (docs/proofs.md).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +68,11 @@ def echo_probabilities(budgets: Array, shape: float, levels: int | None) -> Arra
     gamma = norm / z0 * np.exp(-e / 2) * np.minimum(np.exp((b - e) * ends), np.exp((b - e) * middle))
     slack = 1 + np.exp(np.minimum(e, 700)) * _TABLE_ERROR
     return np.asarray(gamma / slack**2 * (1 - 1e-12))
+
+
+def table_error(budget: float) -> float:
+    """By how much, relatively, a realised probability of the coded mechanism may exceed the ideal one."""
+    return math.exp(min(budget, 700.0)) * _TABLE_ERROR
 
 
 def hidden_pair(budget: float, shape: float, levels: int | None) -> HiddenPair:

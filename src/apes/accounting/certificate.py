@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.blanket import HiddenPair, echo_probabilities, hidden_pair
+from apes.accounting.blanket import HiddenPair, echo_probabilities, hidden_pair, table_error
 from apes.accounting.divergence import excess
 from apes.accounting.echoes import echo_law
 from apes.errors import ParameterError
@@ -33,12 +33,14 @@ class HidingCurve:
         pair: The victim's laws at the two ends, under the blanket.
         sizes: Numbers of reports that hide together, the victim's included.
         masses: How likely each is.
+        table_error: eta, by which factor 1 + eta the victim's realised probabilities may exceed the ideal ones.
     """
 
     budget: float
     pair: HiddenPair
     sizes: NDArray[np.int64]
     masses: Array
+    table_error: float = 0.0
 
     def delta(self, t: float, cells: int = _CELLS) -> float:
         """Upper bound of the hockey-stick divergence at exp(t), t of either sign."""
@@ -47,7 +49,10 @@ class HidingCurve:
             return min(1.0, -math.expm1(t) + math.exp(t) * self.delta(-t, cells))
         if t >= self.budget:
             return 0.0
-        return min(1.0, float(self.masses @ excess(self.pair, t, self.sizes, cells)))
+        # Realised probabilities are within a factor 1 + eta of the ideal ones on both sides of the ratio.
+        eta = self.table_error
+        ideal = float(self.masses @ excess(self.pair, t - 2 * math.log1p(eta), self.sizes, cells))
+        return min(1.0, (1 + eta) * ideal)
 
     def epsilon(self, delta: float, cells: int = _CELLS) -> float:
         """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget."""
@@ -85,7 +90,8 @@ def honest_others(budgets: Array, colluders: int, levels: int | None) -> Array:
 
 def _curve(budget: float, others: Array, shape: float, levels: int | None) -> HidingCurve:
     echoes, masses = echo_law(echo_probabilities(others, shape, levels))
-    return HidingCurve(budget, hidden_pair(budget, shape, levels), echoes + 1, masses)
+    eta = 0.0 if levels is None else table_error(budget)
+    return HidingCurve(budget, hidden_pair(budget, shape, levels), echoes + 1, masses, eta)
 
 
 def check_levels(levels: int | None) -> int | None:

@@ -1,0 +1,71 @@
+"""Certified guarantees: the answer of the accountant, with what it is about."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.certificate import check_delta, check_levels, hiding_curve, honest_others
+from apes.accounting.composition import composed_epsilon
+from apes.parameters import whole
+from apes.thresholds import MAX_LEVELS
+
+NEIGHBOURS = "replace-one-user"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A proved central guarantee, for every user of the population.
+
+    Attributes:
+        epsilon: Certified, in nats, rounded up.
+        delta: What it holds up to.
+        neighbours: The relation: one user's data replaced by any other, the number of users public.
+        level: ``coordinate``, ``user`` (all coordinates of one round) or ``rounds`` (all coordinates of all rounds).
+        method: How it was proved.
+    """
+
+    epsilon: float
+    delta: float
+    neighbours: str
+    level: str
+    method: str
+
+
+def certify(
+    budgets: NDArray[np.float64],
+    *,
+    delta: float,
+    dimensions: int = 1,
+    rounds: int = 1,
+    levels: int | None = MAX_LEVELS,
+    colluders: int = 0,
+) -> Guarantee:
+    """Certify what the shuffled reports of a population reveal about any one of its users.
+
+    Args:
+        budgets: Local budgets of those who took part, per coordinate and round, each in (0, inf).
+        delta: In (0, 1); at least 1e-11 where coordinates or rounds are composed.
+        dimensions: Coordinates of a report, each perturbed under the whole budget, at least 1.
+        rounds: Rounds with the same participants, at least 1.
+        levels: Levels of coded reports in [2, 256], or None for continuous Clip-Laplace.
+        colluders: Users, apart from the victim, who tell the adversary what they reported.
+
+    Returns:
+        A guarantee for every user, whatever their budget.
+
+    Guarantee:
+        For any two datasets that differ in one user's data and any set of outcomes S of the shuffler,
+        P(S) <= exp(epsilon) P'(S) + delta (docs/proofs.md).
+
+    >>> certify(np.full(1000, 0.5), delta=1e-6).epsilon < 0.04
+    True
+    """
+    levels, delta = check_levels(levels), check_delta(delta)
+    count = whole("dimensions", dimensions, 1) * whole("rounds", rounds, 1)
+    others = honest_others(budgets, colluders, levels)
+    # The bound increases with the victim's budget while the others stay the same: the largest covers everybody.
+    curve = hiding_curve(float(np.max(budgets)), others, delta / count, levels)
+    level = "rounds" if rounds > 1 else "user" if dimensions > 1 else "coordinate"
+    method = f"privacy blanket, {'continuous' if levels is None else f'{levels} levels'}"
+    return Guarantee(composed_epsilon(curve, delta, count), delta, NEIGHBOURS, level, method)
