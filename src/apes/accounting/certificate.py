@@ -74,8 +74,9 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
         delta: Where the curve is to be good, in (0, 1); it is valid everywhere.
         levels: K of coded reports, or None for continuous ones.
     """
-    curves = [_curve(budget, others, shape, levels) for shape in np.linspace(0, budget, _SHAPES)]
-    return min(curves, key=lambda curve: curve.epsilon(delta, _COARSE_CELLS))
+    uniform, *shaped = (_curve(budget, others, shape, levels) for shape in np.linspace(0, budget, _SHAPES))
+    t = uniform.epsilon(delta, _COARSE_CELLS)
+    return min([uniform, *shaped], key=lambda curve: curve.delta(t, _COARSE_CELLS))
 
 
 def honest_others(budgets: Array, colluders: int, levels: int | None) -> Array:

@@ -61,7 +61,7 @@ def excess(pair: HiddenPair, t: float, sizes: NDArray[np.int64], cells: int) -> 
     value[:half] = positive * np.exp(-theta * positive)
     # sum_j law_j value_j = (1/n) sum_k F_k^m conj(V_k): the law itself is not needed, and F_k^m is nothing for most k.
     transform, dual = np.fft.rfft(_wrapped(lattice, weights, n)), np.fft.rfft(value)
-    totals = np.array([_paired(transform, dual, m, n, float(value.sum())) for m in sizes.tolist()])
+    totals = _paired(transform, dual, sizes, n, float(value.sum()))
     totals += [_beyond(points, weights, m, lattice.step * (half - 1)) for m in sizes.tolist()]
     if theta > 0:
         # A proved fallback: max(0, s) <= exp(theta s) / (e theta).
@@ -78,24 +78,34 @@ def _length(lattice: _Lattice, weights: Array, largest: int) -> int:
     return 1 << math.ceil(math.log2(width + 8))
 
 
-def _paired(transform: NDArray[np.complex128], dual: NDArray[np.complex128], m: int, n: int, mass: float) -> float:
-    """Upper bound of (1/n) sum_k F_k^m conj(V_k) over all n frequencies.
+def _paired(
+    transform: NDArray[np.complex128], dual: NDArray[np.complex128], sizes: NDArray[np.int64], n: int, mass: float
+) -> Array:
+    """Upper bounds of (1/n) sum_k F_k^m conj(V_k) over all n frequencies, for each m.
 
     An entry of a transform of numbers that add to s carries an error below 8 log2(n) s units. So F_k^m is off by
     m |F_k|^(m-1) times that, plus m + 1 times 8 units of itself for the power; V_k by 8 log2(n) mass.
     """
-    modulus = np.abs(transform)
-    kept = m * np.log(np.maximum(modulus, 1e-300)) > -_NOTHING
-    power = transform[kept] ** m
+    modulus, strength = np.abs(transform), np.abs(dual)
+    decay = np.log(np.maximum(modulus, 1e-300))
     twice = np.full(transform.size, 2.0)
     twice[0] = twice[-1] = 1.0
-    total = float(twice[kept] @ (power * np.conj(dual[kept])).real)
     noise = 8 * math.log2(n) * _UNIT
-    strength = modulus[kept] ** (m - 1)
-    off = m * strength * noise + (m + 1) * 8 * _UNIT * np.abs(power)
-    error = 2 * float(off @ np.abs(dual[kept])) + 2 * float(np.abs(power).sum()) * noise * mass
-    dropped = 2 * math.exp(-_NOTHING) * float(np.abs(dual).sum())
-    return (total + error + dropped) / n
+    dropped = 2 * math.exp(-_NOTHING) * float(strength.sum())
+    totals = np.empty(sizes.size)
+    # A smaller m keeps more frequencies: find them once for each power of two.
+    for scale in np.unique(np.floor(np.log2(sizes))).tolist():
+        group = np.flatnonzero(np.floor(np.log2(sizes)) == scale)
+        kept = np.flatnonzero(2**scale * decay > -_NOTHING)
+        for i in group.tolist():
+            m = int(sizes[i])
+            power = transform[kept] ** m
+            size = np.abs(power)
+            total = float(twice[kept] @ (power * np.conj(dual[kept])).real)
+            off = m * modulus[kept] ** (m - 1) * noise + (m + 1) * 8 * _UNIT * size
+            error = 2 * float(off @ strength[kept]) + 2 * float(size.sum()) * noise * mass
+            totals[i] = (total + error + dropped) / n
+    return totals
 
 
 def _spread(pair: HiddenPair, t: float, cells: int) -> _Lattice:
