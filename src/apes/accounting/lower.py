@@ -1,0 +1,113 @@
+"""Lower bounds: the divergence of a concrete dataset, seen through one statistic of the shuffled reports.
+
+The victim's data stands at one end or the other, everybody else's in the centre, or at the victim's first end. Any function
+of the multiset of reports can only lose, so the hockey-stick divergence of a sum of whole-numbered scores of the reports is
+below that of the mechanism, and says how far a certificate can be from the truth. Not a guarantee.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.certificate import check_delta, check_levels
+from apes.parameters import positive_array
+
+Array = NDArray[np.float64]
+_CELLS = 256
+_SCORES = 200
+_NOTHING = 45.0
+_WINDOW = 9.0
+_USERS_AT_ONCE = 4096
+
+
+def lower_epsilon(budgets: Array, delta: float, levels: int | None) -> float:
+    """Largest epsilon that some dataset forces at ``delta``, for the user with the largest budget.
+
+    Args:
+        budgets: Local budgets of all users, each in (0, inf).
+        delta: In (0, 1).
+        levels: K of coded reports, or None for continuous ones.
+    """
+    budgets, levels, delta = np.sort(positive_array("budgets", budgets)), check_levels(levels), check_delta(delta)
+    return max(_forced(float(budgets[-1]), budgets[:-1], position, delta, levels) for position in (0.5, 0.0))
+
+
+def _forced(budget: float, others: Array, position: float, delta: float, levels: int | None) -> float:
+    first = report_laws(np.array([budget]), 0.0, levels)[0]
+    second = first[::-1]
+    background = _mean_law(others, position, levels) if others.size else np.full(first.size, 1 / first.size)
+    # The likelihood of one among many is, to first order, the sum of these; any other score would be valid too.
+    score = (first - second) / np.maximum(background, 1e-12)
+    whole = np.round(score * (_SCORES / np.abs(score).max())).astype(np.int64)
+    law, offset = _law_of_scores(others, position, levels, whole)
+    one, other = (_shifted_sum(law, whole, masses) for masses in (first, second))
+    error = one.size * 1e-15 if offset else 0.0
+
+    def divergence(t: float) -> float:
+        return float(np.maximum(one - math.exp(t) * other, 0).sum()) - error
+
+    low, high = 0.0, budget
+    if divergence(low) <= delta:
+        return 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if divergence(middle) > delta else (low, middle)
+    return low
+
+
+def report_laws(budgets: Array, position: float, levels: int | None) -> Array:
+    """Law of a report for each budget, data at ``position`` in [0, 1]: levels, or cells of [0, 1]."""
+    e = budgets[:, None]
+    if levels is not None:
+        weights = np.exp(-e * np.abs(np.arange(levels) - round(position * (levels - 1))) / (levels - 1))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+    edges = np.linspace(0, 1, _CELLS + 1)
+    # Distribution function up to a factor: expm1 keeps it accurate for small budgets.
+    distance = edges - position
+    masses = np.diff(np.sign(distance) * -np.expm1(-e * np.abs(distance)), axis=1)
+    return np.asarray(masses / masses.sum(axis=1, keepdims=True))
+
+
+def _mean_law(budgets: Array, position: float, levels: int | None) -> Array:
+    total = sum(
+        report_laws(budgets[start : start + _USERS_AT_ONCE], position, levels).sum(axis=0)
+        for start in range(0, budgets.size, _USERS_AT_ONCE)
+    )
+    return np.asarray(total / budgets.size)
+
+
+def _law_of_scores(
+    budgets: Array, position: float, levels: int | None, scores: NDArray[np.int64]
+) -> tuple[Array, bool]:
+    """Law of the sum of the others' scores, on a window, wrapped; and whether it was computed in floating point."""
+    if budgets.size == 0:
+        law = np.zeros(4 * _SCORES)
+        law[0] = 1.0
+        return law, False
+    mean_law = _mean_law(budgets, position, levels)
+    variance = float(mean_law @ scores**2) - float(mean_law @ scores) ** 2
+    n = 1 << math.ceil(math.log2(2 * _WINDOW * math.sqrt(budgets.size * variance) + 8 * _SCORES))
+    # Frequencies at which the pooled law's transform, to the power of n, is nothing are left out.
+    pooled = np.abs(np.fft.rfft(_placed(scores, mean_law, n)))
+    kept = np.flatnonzero(budgets.size * np.log(np.maximum(pooled, 1e-300)) > -_NOTHING)
+    table = np.exp(-2j * np.pi * np.outer(scores, kept) / n)
+    logs = np.zeros(kept.size, dtype=np.complex128)
+    for start in range(0, budgets.size, _USERS_AT_ONCE):
+        laws = report_laws(budgets[start : start + _USERS_AT_ONCE], position, levels)
+        logs += np.log(laws @ table.real + 1j * (laws @ table.imag)).sum(axis=0)
+    transform = np.zeros(n // 2 + 1, dtype=np.complex128)
+    transform[kept] = np.exp(logs)
+    return np.maximum(np.fft.irfft(transform, n), 0), True
+
+
+def _shifted_sum(law: Array, scores: NDArray[np.int64], masses: Array) -> Array:
+    """Law of the sum with one more score, drawn with ``masses``."""
+    one = np.fft.rfft(_placed(scores, masses, law.size))
+    return np.maximum(np.fft.irfft(np.fft.rfft(law) * one, law.size), 0)
+
+
+def _placed(scores: NDArray[np.int64], masses: Array, n: int) -> Array:
+    placed = np.zeros(n)
+    np.add.at(placed, scores % n, masses)
+    return placed

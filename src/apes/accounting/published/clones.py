@@ -1,0 +1,129 @@
+"""Hiding among the clones: Feldman, McMillan, Talwar 2022, closed form and exact divergence of its pair."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from apes.accounting.published.inputs import as_uniform, check_delta
+from apes.accounting.published.search import smallest_epsilon
+from apes.errors import RegimeError
+
+Array = NDArray[np.float64]
+
+# Numbers of clones outside the window have at most this share of delta as their mass, which is added to delta.
+_OUTSIDE = 1e-9
+# Allowance for the relative rounding of scipy's binomial laws (below 1e-11 up to a million clones, see the tests):
+# each positive term is raised by it, each negative one lowered, each weight raised.
+_ROUNDING = 1e-10
+# exp(t) - 1 multiplies a probability that is 0 long before t gets here; keeps the product off inf * 0.
+_LARGEST_EXPONENT = 700.0
+
+
+def fmt22_closed(budgets: Array, delta: float) -> float:
+    """Central epsilon of Feldman, McMillan, Talwar 2022, Theorem 3.1 (arXiv:2012.12803); Eq. 2 of the paper.
+
+    epsilon = log(1 + tanh(e0/2) (8 sqrt(exp(e0) log(4/delta) / n) + 8 exp(e0) / n)), e0 = max(budgets);
+    tanh(e0/2) = (exp(e0) - 1) / (exp(e0) + 1).
+    Condition: e0 <= log(n / (16 log(2/delta))).
+
+    published: not a guarantee for different budgets (docs/published-bounds.md).
+
+    Args:
+        budgets: Local budgets, nats per coordinate, each in (0, inf).
+        delta: In (0, 1).
+
+    Returns:
+        Central epsilon per coordinate, nats.
+
+    Raises:
+        ParameterError: If an argument is out of range.
+        RegimeError: If the condition does not hold.
+
+    >>> round(fmt22_closed(np.linspace(0.05, 1, 10_000), 1e-8), 4)
+    0.2408
+    """
+    delta = check_delta(delta)
+    n, epsilon0 = as_uniform(budgets)
+    limit = math.log(n) - math.log(16 * (math.log(2) - math.log(delta)))
+    if not epsilon0 <= limit:
+        raise RegimeError(
+            f"fmt22_closed needs epsilon0 <= log(n / (16 log(2/delta))) = {limit:g}, "
+            f"got {epsilon0:g} at n = {n}, delta = {delta:g}"
+        )
+    return closed_form(n * math.exp(-epsilon0), epsilon0, delta)
+
+
+def closed_form(echoes: float, epsilon0: float, delta: float) -> float:
+    """Return log(1 + tanh(epsilon0/2) (8 sqrt(log(4/delta) / m) + 8 / m)) for m echoes (or clones) on average."""
+    log_term = math.log(4) - math.log(delta)
+    return math.log1p(math.tanh(epsilon0 / 2) * (8 * math.sqrt(log_term / echoes) + 8 / echoes))
+
+
+def fmt22_numeric(budgets: Array, delta: float) -> float:
+    """Central epsilon of the clone pair of Feldman, McMillan, Talwar 2022, section 3 (arXiv:2012.12803), exactly.
+
+    With e0 = max(budgets), C ~ Bin(n - 1, exp(-e0)), A ~ Bin(C, 1/2), D ~ Bern(exp(e0) / (exp(e0) + 1)): the
+    smallest epsilon whose hockey-stick divergence between (A + D, C - A + 1 - D) and (A + 1 - D, C - A + D) is
+    <= delta. The pair is symmetric, one direction is enough.
+    Condition: none; never above e0.
+
+    published: not a guarantee for different budgets (docs/published-bounds.md).
+
+    Args:
+        budgets: Local budgets, nats per coordinate, each in (0, inf).
+        delta: In (0, 1).
+
+    Returns:
+        Central epsilon per coordinate, nats; rounded up.
+
+    Raises:
+        ParameterError: If an argument is out of range.
+
+    >>> round(fmt22_numeric(np.linspace(0.05, 1, 10_000), 1e-8), 4)
+    0.0689
+    """
+    delta = check_delta(delta)
+    n, epsilon0 = as_uniform(budgets)
+    return clone_epsilon(n - 1, math.exp(-epsilon0), epsilon0, delta)
+
+
+def clone_epsilon(trials: int, probability: float, epsilon0: float, delta: float) -> float:
+    """Return the epsilon of the clone pair with Bin(trials, probability) clones and a victim of budget epsilon0."""
+    return smallest_epsilon(clone_curve(trials, probability, epsilon0, delta), delta, epsilon0)
+
+
+def clone_curve(trials: int, probability: float, epsilon0: float, delta: float) -> Callable[[float], float]:
+    """Return t -> hockey-stick divergence of the clone pair at exp(t), at most 1e-9 delta and rounding too high."""
+    tail = _OUTSIDE * delta / 2
+    low = max(int(binom.ppf(tail, trials, probability)), 0)
+    high = int(binom.isf(tail, trials, probability))
+    clones = np.arange(low, high + 1, dtype=np.float64)
+    weights = binom.pmf(clones, trials, probability) * (1 + _ROUNDING)
+    outside = float(binom.cdf(low - 1, trials, probability) + binom.sf(high, trials, probability))
+
+    def delta_at(t: float) -> float:
+        return float(weights @ pair_divergence(clones, t, epsilon0)) + outside
+
+    return delta_at
+
+
+def pair_divergence(clones: Array, t: float, epsilon0: float) -> Array:
+    """Return the hockey-stick divergence at exp(t) of the pair given each number c of clones, rounded up.
+
+    Let q = exp(e0) / (exp(e0) + 1), b and B the pmf and cdf of Bin(c, 1/2), and y = c - A + 1 - D the second
+    count. Given c, P(y) = q b(y) + (1 - q) b(y - 1) and Q(y) = (1 - q) b(y) + q b(y - 1): b is symmetric.
+    Since b(y - 1) / b(y) = y / (c + 1 - y), P > exp(t) Q just if y < s (c + 1), where
+      s = (exp(-t) - exp(-e0)) / ((1 - exp(-e0)) (1 + exp(-t))),
+    and with m the largest such y, summing over y <= m,
+      P - exp(t) Q = q (1 - exp(t - e0)) b(m) - (exp(t) - 1) B(m - 1).
+    """
+    if t >= epsilon0:
+        return np.zeros_like(clones)
+    share = math.exp(-t) * math.expm1(t - epsilon0) / (math.expm1(-epsilon0) * (1 + math.exp(-t)))
+    largest = np.ceil(share * (clones + 1)) - 1
+    gain = -math.expm1(t - epsilon0) / (1 + math.exp(-epsilon0)) * binom.pmf(largest, clones, 0.5)
+    loss = math.expm1(min(t, _LARGEST_EXPONENT)) * binom.cdf(largest - 1, clones, 0.5)
+    return np.maximum(gain * (1 + _ROUNDING) - loss * (1 - _ROUNDING), 0.0)

@@ -1,0 +1,46 @@
+"""The first bound of amplification by shuffling: Erlingsson et al. 2019."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.published.inputs import as_uniform, check_delta
+from apes.errors import RegimeError
+
+_LARGEST_EPSILON0 = 0.5
+_FEWEST_USERS = 1000
+_LARGEST_DELTA = 0.01
+
+
+def erlingsson19(budgets: NDArray[np.float64], delta: float) -> float:
+    """Central epsilon of Erlingsson, Feldman, Mironov, Raghunathan, Talwar, Thakurta 2019 (arXiv:1811.12469).
+
+    epsilon = 12 e0 sqrt(log(1/delta) / n), with e0 = max(budgets).
+    Condition: e0 <= 1/2, n >= 1000, delta <= 1/100, and the answer does not exceed e0 (it would say nothing).
+
+    published: not a guarantee for different budgets (docs/published-bounds.md).
+
+    Args:
+        budgets: Local budgets, nats per coordinate, each in (0, inf).
+        delta: In (0, 1).
+
+    Returns:
+        Central epsilon per coordinate, nats.
+
+    Raises:
+        ParameterError: If an argument is out of range.
+        RegimeError: If the condition does not hold.
+    """
+    delta = check_delta(delta)
+    n, epsilon0 = as_uniform(budgets)
+    if not epsilon0 <= _LARGEST_EPSILON0:
+        raise RegimeError(f"erlingsson19 needs epsilon0 <= {_LARGEST_EPSILON0}, got {epsilon0:g}")
+    if not n >= _FEWEST_USERS:
+        raise RegimeError(f"erlingsson19 needs n >= {_FEWEST_USERS}, got {n}")
+    if not delta <= _LARGEST_DELTA:
+        raise RegimeError(f"erlingsson19 needs delta <= {_LARGEST_DELTA}, got {delta:g}")
+    epsilon = 12 * epsilon0 * math.sqrt(-math.log(delta) / n)
+    if not epsilon <= epsilon0:
+        raise RegimeError(f"erlingsson19 needs epsilon <= epsilon0, got {epsilon:g} > {epsilon0:g} at n = {n}")
+    return epsilon

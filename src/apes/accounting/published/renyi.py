@@ -1,0 +1,74 @@
+"""Renyi differential privacy of the shuffle model: Girgis, Data, Diggavi, Suresh, Kairouz 2021."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
+
+from apes.accounting.published.inputs import as_uniform, check_delta
+
+# Orders beyond are not tried: a term of the sum each. A larger order could only lower the figure.
+_LARGEST_ORDER = 2**20
+
+
+def gddtk21(budgets: NDArray[np.float64], delta: float) -> float:
+    """Central epsilon of Girgis, Data, Diggavi, Suresh, Kairouz 2021 (arXiv:2105.05180), general upper bound.
+
+    For every whole order k >= 2, with e0 = max(budgets) and N = floor((n - 1) / (2 exp(e0))) + 1,
+      R(k) = 1/(k - 1) log(1 + binom(k, 2) (exp(e0) - 1)^2 / (N exp(e0))
+             + sum_{i=3..k} binom(k, i) i Gamma(i/2) ((exp(2 e0) - 1)^2 / (2 exp(2 e0) N))^(i/2)
+             + exp(e0 k - (n - 1) / (8 exp(e0)))),
+    turned into epsilon = R(k) + log(1 - 1/k) + log(1 / (k delta)) / (k - 1) (Canonne, Kamath, Steinke 2020,
+    Proposition 12, arXiv:2004.00010), at the best order found; any order is valid.
+    Condition: none; where no order gives less than e0, the answer is e0.
+
+    published: not a guarantee for different budgets (docs/published-bounds.md).
+
+    Args:
+        budgets: Local budgets, nats per coordinate, each in (0, inf).
+        delta: In (0, 1).
+
+    Returns:
+        Central epsilon per coordinate, nats.
+
+    Raises:
+        ParameterError: If an argument is out of range.
+    """
+    delta = check_delta(delta)
+    n, epsilon0 = as_uniform(budgets)
+
+    def epsilon_at(order: int) -> float:
+        conversion = math.log1p(-1 / order) - (math.log(order) + math.log(delta)) / (order - 1)
+        return _log_moment(order, n, epsilon0) / (order - 1) + conversion
+
+    return max(0.0, min(epsilon0, _least(epsilon_at)))
+
+
+def _log_moment(order: int, n: int, epsilon0: float) -> float:
+    """Return the logarithm in R(order), each term in log space."""
+    log_count = math.log(math.floor((n - 1) / 2 * math.exp(-epsilon0)) + 1)
+    second = math.log(order) + math.log((order - 1) / 2) + epsilon0 + 2 * math.log(-math.expm1(-epsilon0)) - log_count
+    tail = epsilon0 * order - (n - 1) / 8 * math.exp(-epsilon0)
+    i = np.arange(3, order + 1, dtype=np.float64)
+    log_base = 2 * (epsilon0 + math.log(-math.expm1(-2 * epsilon0))) - math.log(2) - log_count
+    log_binomial = gammaln(order + 1) - gammaln(i + 1) - gammaln(order - i + 1)
+    higher = log_binomial + np.log(i) + gammaln(i / 2) + i / 2 * log_base
+    return float(logsumexp(np.concatenate([[0.0, second, tail], higher])))
+
+
+def _least(cost: Callable[[int], float]) -> float:
+    """Return the least cost of a whole order from 2 on: doubling up to the valley, then thirds of the bracket."""
+    order = 2
+    best = cost(order)
+    while 2 * order <= _LARGEST_ORDER and (following := cost(2 * order)) < best:
+        order, best = 2 * order, following
+    low, high = max(order // 2, 2), min(2 * order, _LARGEST_ORDER)
+    while high - low > 2:
+        third = (high - low) // 3
+        if cost(low + third) <= cost(high - third):
+            high -= third
+        else:
+            low += third
+    return min(best, *(cost(k) for k in range(low, high + 1)))

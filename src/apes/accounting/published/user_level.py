@@ -1,0 +1,126 @@
+"""From one coordinate to all of a user's coordinates, as the paper does it: advanced composition."""
+
+import enum
+import math
+from typing import NamedTuple
+
+from apes.accounting.published.inputs import check_delta
+from apes.errors import ParameterError, RegimeError
+from apes.parameters import positive, whole
+
+# The paper's delta_uc, beside its tables: 7,850 coordinates of 4.62e-9 each.
+_STATED_DELTA = 3.6e-5
+_LARGEST_EXPONENT = 700.0
+
+
+class DeltaConvention(enum.Enum):
+    """Which delta stands in the logarithm of advanced composition; the paper's figures need all three.
+
+    COORDINATE: delta_c, that of one coordinate (APES, 57.6).
+    COMPOSED: m delta_c, over the m composed coordinates (S-APES, 25.6, with m = 2 b).
+    STATED: 3.6e-5, the paper's delta_uc whatever the rest is (LDP-Min, 40.1).
+    """
+
+    COORDINATE = "coordinate"
+    COMPOSED = "composed"
+    STATED = "stated"
+
+
+class UserLevel(NamedTuple):
+    """A published figure for all coordinates of a user: epsilon in nats, and the whole delta that goes with it."""
+
+    epsilon: float
+    delta: float
+
+
+def advanced_composition(epsilon: float, delta_prime: float, count: int) -> float:
+    """Epsilon of count mechanisms of epsilon each: Dwork and Roth 2014, Theorem 3.20; Lemma 2 of the paper.
+
+    epsilon sqrt(2 count log(1/delta')) + count epsilon (exp(epsilon) - 1), at a total delta of
+    delta' + count delta.
+
+    published: not a guarantee for different budgets (docs/published-bounds.md).
+
+    Args:
+        epsilon: Of one mechanism, nats, in (0, inf).
+        delta_prime: In (0, 1).
+        count: Mechanisms on the same data, at least 1.
+
+    Returns:
+        Composed epsilon, nats; inf where exp(epsilon) overflows.
+
+    Raises:
+        ParameterError: If an argument is out of range.
+
+    >>> round(advanced_composition(0.05, 3.6e-5, 7850), 2)  # LDP-Min in Table 3, printed as 40.1
+    40.16
+    """
+    epsilon = positive("epsilon", epsilon)
+    delta_prime = check_delta(delta_prime, "delta_prime")
+    count = whole("count", count, 1)
+    growth = math.expm1(epsilon) if epsilon < _LARGEST_EXPONENT else math.inf
+    return epsilon * math.sqrt(-2 * count * math.log(delta_prime)) + count * epsilon * growth
+
+
+def user_apes(epsilon_c: float, delta_c: float, dimensions: int, convention: DeltaConvention) -> UserLevel:
+    """User-level figure of APES (Liu et al. 2023): advanced composition over all coordinates.
+
+    epsilon_uc = advanced_composition(epsilon_c, delta', d), delta_uc = delta' + d delta_c.
+
+    published: not a guarantee for different budgets (docs/published-bounds.md).
+
+    Args:
+        epsilon_c: Central epsilon of one coordinate, nats, in (0, inf).
+        delta_c: Its delta, in (0, 1).
+        dimensions: d, at least 1.
+        convention: What delta' is.
+
+    Returns:
+        Epsilon and delta of all d coordinates in one round.
+
+    Raises:
+        ParameterError: If an argument is out of range.
+        RegimeError: If the deltas add up to 1 or more.
+    """
+    return _compose(epsilon_c, delta_c, whole("dimensions", dimensions, 1), convention)
+
+
+def user_s_apes(epsilon_c: float, delta_c: float, kept: int, convention: DeltaConvention) -> UserLevel:
+    """User-level figure of S-APES: Proposition 1 of Liu et al. 2023, over 2 b coordinates.
+
+    epsilon_uc = epsilon_c sqrt(4 b log(1/delta')) + 2 b epsilon_c (exp(epsilon_c) - 1),
+    delta_uc = delta' + 2 b delta_c. The Proposition prints delta_uc itself in the logarithm, where Lemma 2 has
+    delta'. Beyond what holds for all published figures, its count of 2 b is refuted: the choice of the b largest
+    looks at all d perturbed values.
+
+    published: not a guarantee for different budgets (docs/published-bounds.md).
+
+    Args:
+        epsilon_c: Central epsilon of one coordinate, nats, in (0, inf).
+        delta_c: Its delta, in (0, 1).
+        kept: b, the coordinates a user keeps, at least 1.
+        convention: What delta' is.
+
+    Returns:
+        Epsilon and delta of one round.
+
+    Raises:
+        ParameterError: If an argument is out of range.
+        RegimeError: If the deltas add up to 1 or more.
+    """
+    return _compose(epsilon_c, delta_c, 2 * whole("kept", kept, 1), convention)
+
+
+def _compose(epsilon: float, delta: float, count: int, convention: DeltaConvention) -> UserLevel:
+    if not isinstance(convention, DeltaConvention):
+        raise ParameterError(f"convention must be a DeltaConvention, got {convention!r}")
+    delta = check_delta(delta, "delta_c")
+    delta_prime = {
+        DeltaConvention.COORDINATE: delta,
+        DeltaConvention.COMPOSED: count * delta,
+        DeltaConvention.STATED: _STATED_DELTA,
+    }[convention]
+    total = delta_prime + count * delta
+    if not total < 1:
+        raise RegimeError(f"the deltas of {count} coordinates must add up to less than 1, got {total:g}")
+    return UserLevel(advanced_composition(epsilon, delta_prime, count), total)
