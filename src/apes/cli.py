@@ -11,10 +11,11 @@ from typing import Annotated, Any, ParamSpec
 import typer
 
 from apes import display
+from apes.accounting.account import Account, Question, account
 from apes.data import NAMES, download, load
 from apes.errors import ApesError, ParameterError
 from apes.options import make_plan, with_plan_options
-from apes.picture import draw_accuracy
+from apes.picture import draw_account, draw_accuracy
 from apes.plan import Plan
 from apes.runs import RunFolder
 from apes.training import Progress, TrainingResult, train
@@ -122,6 +123,48 @@ def _summary(plan: Plan, result: TrainingResult, seconds: float, folder: RunFold
         "local_epsilon": {"coordinate": [low, high], "user": [dimensions * low, dimensions * high]},
         "version": __version__,
         "out": None if folder is None else str(folder.path),
+    }
+
+
+@app.command("account")
+@_says_what_went_wrong
+def account_command(
+    budgets: Annotated[str, typer.Option(help="Local budgets, as for train.")] = "uniform2",
+    users: Annotated[int, typer.Option(help="Number of users.")] = 10_000,
+    dimensions: Annotated[int, typer.Option(help="Coordinates of a report.")] = 7850,
+    rounds: Annotated[int, typer.Option(help="Rounds with the same participants.")] = 40,
+    delta: Annotated[float, typer.Option(help="Delta of the user-level guarantees.")] = 3.6e-5,
+    levels: Annotated[str, typer.Option(help="Levels of a coded report, 2 to 256, or 'continuous'.")] = "256",
+    delta_s: Annotated[float, typer.Option(help="Delta at which bounds a coordinate are compared.")] = 1e-8,
+    colluders: Annotated[int, typer.Option(help="Users who tell the adversary what they reported.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the budgets.")] = 1,
+    plot: Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what is proved about the central privacy of a population, and what the literature would claim."""
+    plan = Plan(budgets=budgets, users=users, levels=int(levels) if levels.isdigit() else levels, seed=seed)
+    question = Question(dimensions, rounds, delta, delta_s, plan.coded_levels, colluders)
+    began = time.perf_counter()
+    with display.working() as show:
+        result = account(plan.population_budgets(), question, show)
+    answer = _account_as_dict(result) | {"seconds": time.perf_counter() - began}
+    if plot is not None:
+        draw_account(result, plot)
+    display.account(answer)
+    if as_json:
+        typer.echo(json.dumps(answer))
+
+
+def _account_as_dict(result: Account) -> dict[str, Any]:
+    """The account as plain values."""
+    levels = {"dimension": result.dimension, "round": result.round, "total": result.total}
+    personal = zip(result.personal_local.tolist(), result.personal_central.tolist(), strict=True)
+    return {
+        "certified": {name: {"epsilon": part.epsilon, "delta": part.delta} for name, part in levels.items()},
+        "neighbours": result.dimension.neighbours,
+        "published": result.published,
+        "lower": {"dimension": result.lower},
+        "personal": [{"local": local, "central": central} for local, central in personal],
     }
 
 

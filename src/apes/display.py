@@ -52,6 +52,36 @@ def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[Rea
         yield show
 
 
+@contextmanager
+def working() -> Iterator[Callable[[str], None]]:
+    """Show which step is being worked on."""
+    with console.status("accounting ...") as status:
+        yield lambda step: status.update(f"{step} ...")
+
+
+def account(answer: dict[str, Any]) -> None:
+    """Print what the accountant found."""
+    table = Table(title="[bold]Certified[/] (proved; one user's data replaced)", title_justify="left")
+    for heading in ("", "epsilon", "delta"):
+        table.add_column(heading, justify="right" if heading else "left")
+    names = {"dimension": "one coordinate", "round": "a user, one round", "total": "a user, all rounds"}
+    for name, part in answer["certified"].items():
+        table.add_row(names[name], f"[bold]{part['epsilon']:.4g}", f"{part['delta']:.3g}")
+    table.add_row("lower bound, one coordinate", f"{answer['lower']['dimension']:.4g}", "")
+    console.print(table)
+    claims = Table(title="Published (not proved for different budgets: docs/published-bounds.md)", title_justify="left")
+    claims.add_column("bound")
+    claims.add_column("epsilon", justify="right")
+    for name, value in sorted(answer["published"].items()):
+        claims.add_row(name, "outside its range" if value is None else f"{value:.4g}")
+    console.print(claims)
+    first, last = answer["personal"][0], answer["personal"][-1]
+    console.print(
+        f"personal, one coordinate: from {first['central']:.3g} (local budget {first['local']:.3g}) "
+        f"to {last['central']:.3g} (local budget {last['local']:.3g}); {answer['seconds']:.1f} s"
+    )
+
+
 def summary(result: dict[str, Any]) -> None:
     """Print what a training run came to."""
     table = Table(show_header=False, box=None, title="[bold]Result", title_justify="left")

@@ -1,8 +1,8 @@
 """Lower bounds: the divergence of a concrete dataset, seen through one statistic of the shuffled reports.
 
-The victim's data stands at one end or the other, everybody else's in the centre, or at the victim's first end. Any function
-of the multiset of reports can only lose, so the hockey-stick divergence of a sum of whole-numbered scores of the reports is
-below that of the mechanism, and says how far a certificate can be from the truth. Not a guarantee.
+The victim's data stands at one end or the other, everybody else's in the centre, or at the victim's first end. Any
+function of the multiset of reports can only lose, so the hockey-stick divergence of a sum of whole-numbered scores of
+the reports is below that of the mechanism, and says how far a certificate can be from the truth. Not a guarantee.
 """
 
 import math
@@ -70,9 +70,11 @@ def report_laws(budgets: Array, position: float, levels: int | None) -> Array:
 
 
 def _mean_law(budgets: Array, position: float, levels: int | None) -> Array:
+    different, counts = np.unique(budgets, return_counts=True)
     total = sum(
-        report_laws(budgets[start : start + _USERS_AT_ONCE], position, levels).sum(axis=0)
-        for start in range(0, budgets.size, _USERS_AT_ONCE)
+        counts[start : start + _USERS_AT_ONCE]
+        @ report_laws(different[start : start + _USERS_AT_ONCE], position, levels)
+        for start in range(0, different.size, _USERS_AT_ONCE)
     )
     return np.asarray(total / budgets.size)
 
@@ -93,9 +95,10 @@ def _law_of_scores(
     kept = np.flatnonzero(budgets.size * np.log(np.maximum(pooled, 1e-300)) > -_NOTHING)
     table = np.exp(-2j * np.pi * np.outer(scores, kept) / n)
     logs = np.zeros(kept.size, dtype=np.complex128)
-    for start in range(0, budgets.size, _USERS_AT_ONCE):
-        laws = report_laws(budgets[start : start + _USERS_AT_ONCE], position, levels)
-        logs += np.log(laws @ table.real + 1j * (laws @ table.imag)).sum(axis=0)
+    different, counts = np.unique(budgets, return_counts=True)
+    for start in range(0, different.size, _USERS_AT_ONCE):
+        laws = report_laws(different[start : start + _USERS_AT_ONCE], position, levels)
+        logs += counts[start : start + _USERS_AT_ONCE] @ np.log(laws @ table.real + 1j * (laws @ table.imag))
     transform = np.zeros(n // 2 + 1, dtype=np.complex128)
     transform[kept] = np.exp(logs)
     return np.maximum(np.fft.irfft(transform, n), 0), True

@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 _OUTSIDE = 1e-12
 # Below this u, (1 + u) log(1 + u) - u cancels; its series starts u^2/2 - u^3/6 and u^2/2 (1 - u/3) is below it.
 _SMALL = 1e-4
+# What underflows counts as the smallest float, not as nothing.
+_SMALLEST = 5e-324
 
 
 def bbgn19_hoeffding(budgets: Array, delta: float) -> float:
@@ -97,7 +99,7 @@ def bbgn19_bennett(budgets: Array, delta: float) -> float:
         # The term falls with M: what lies below the window counts as M = 1, what lies above as its upper end.
         window = float(weights @ np.exp(-rate * counts))
         mass = window + max(below, 0.0) * math.exp(-rate) + above * math.exp(-rate * high)
-        return _exp(factor - math.log(n) + 2 * epsilon0 + math.log(mass)) if mass > 0 else 0.0
+        return _exp(factor - math.log(n) + 2 * epsilon0 + math.log(max(mass, _SMALLEST)))
 
     return smallest_epsilon(delta_at, delta, epsilon0)
 
@@ -109,8 +111,11 @@ def _bennett(t: float, epsilon0: float) -> tuple[float, float]:
     u = (1 - exp(-t)) exp(-t) B / V and c / b_plus^2 = exp(2 t - e0) V / B^2.
     """
     top = -math.expm1(t - 2 * epsilon0)
-    second = 1 + math.exp(-2 * t) - 2 * math.exp(-t - 4 * epsilon0)
+    # 1 + exp(-2 t) - 2 exp(-t - 4 e0), as a sum of positive terms.
+    second = math.expm1(-t) ** 2 - 2 * math.exp(-t) * math.expm1(-4 * epsilon0)
     u = -math.expm1(-t) * math.exp(-t) * top / second
+    if u <= 0:  # underflow, beyond any useful budget: the bound says nothing
+        return math.inf, 0.0
     phi = u * u / 2 * (1 - u / 3) if u < _SMALL else (1 + u) * math.log1p(u) - u
     return math.log(top / math.log1p(u)), _exp(2 * t - epsilon0) * second / top**2 * phi
 

@@ -123,7 +123,8 @@ def pair_divergence(clones: Array, t: float, epsilon0: float) -> Array:
     if t >= epsilon0:
         return np.zeros_like(clones)
     share = math.exp(-t) * math.expm1(t - epsilon0) / (math.expm1(-epsilon0) * (1 + math.exp(-t)))
-    largest = np.ceil(share * (clones + 1)) - 1
+    # s > 0, so y = 0 always counts, even where exp(-t) underflows.
+    largest = np.maximum(np.ceil(share * (clones + 1)) - 1, 0.0)
     gain = -math.expm1(t - epsilon0) / (1 + math.exp(-epsilon0)) * binom.pmf(largest, clones, 0.5)
     loss = math.expm1(min(t, _LARGEST_EXPONENT)) * binom.cdf(largest - 1, clones, 0.5)
     return np.maximum(gain * (1 + _ROUNDING) - loss * (1 - _ROUNDING), 0.0)

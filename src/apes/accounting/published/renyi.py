@@ -10,7 +10,7 @@ from scipy.special import gammaln, logsumexp
 from apes.accounting.published.inputs import as_uniform, check_delta
 
 # Orders beyond are not tried: a term of the sum each. A larger order could only lower the figure.
-_LARGEST_ORDER = 2**20
+_LARGEST_ORDER = 2**18
 
 
 def gddtk21(budgets: NDArray[np.float64], delta: float) -> float:

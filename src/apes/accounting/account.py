@@ -1,0 +1,126 @@
+"""The whole account of a population: what is certified, what the literature would claim, how tight it is."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.certificate import hiding_curve, honest_others
+from apes.accounting.guarantee import Guarantee, certify
+from apes.accounting.lower import lower_epsilon
+from apes.accounting.published import PUBLISHED, DeltaConvention, user_apes, user_s_apes
+from apes.errors import RegimeError
+from apes.parameters import positive_array, whole, within
+
+Array = NDArray[np.float64]
+Progress = Callable[[str], None]
+_PERSONAL_POINTS = 24
+# Proposition 1 is evaluated where the paper does: a fifth of the coordinates kept.
+_KEPT = 0.2
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the accountant.
+
+    Attributes:
+        dimensions: Coordinates of a report.
+        rounds: Rounds with the same participants.
+        delta: Of the user-level guarantees.
+        delta_s: At which shuffle bounds a coordinate are compared; the certificate's is tanh(max e / 2) delta_s.
+        levels: Levels of coded reports, or None for continuous ones.
+        colluders: Users who tell the adversary what they reported.
+    """
+
+    dimensions: int
+    rounds: int
+    delta: float
+    delta_s: float = 1e-8
+    levels: int | None = 256
+    colluders: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """The answer.
+
+    Attributes:
+        dimension: Certified, one coordinate of one round.
+        round: Certified, all coordinates of one round.
+        total: Certified, all coordinates of all rounds.
+        published: What each published bound claims a coordinate (user_*: a user), None outside its range.
+        lower: What some dataset forces, one coordinate of one round.
+        personal_local: Local budgets, increasing, and
+        personal_central: the certified central epsilon of a user with each, one coordinate of one round.
+    """
+
+    dimension: Guarantee
+    round: Guarantee
+    total: Guarantee
+    published: dict[str, float | None]
+    lower: float
+    personal_local: Array
+    personal_central: Array
+
+
+def account(budgets: Array, question: Question, progress: Progress = lambda step: None) -> Account:
+    """Answer everything about a population.
+
+    Args:
+        budgets: Local budgets of those who take part, per coordinate and round, each in (0, inf).
+        question: What is asked.
+        progress: Called with the name of each step as it begins.
+    """
+    budgets = positive_array("budgets", budgets)
+    delta_c = math.tanh(float(budgets.max()) / 2) * within("delta_s", question.delta_s, 1e-300, 1)
+    levels, colluders = question.levels, question.colluders
+
+    def certified(delta: float, dimensions: int, rounds: int) -> Guarantee:
+        return certify(budgets, delta=delta, dimensions=dimensions, rounds=rounds, levels=levels, colluders=colluders)
+
+    progress("certified, one coordinate")
+    dimension = certified(delta_c, 1, 1)
+    progress("certified, one round")
+    one_round = certified(question.delta, question.dimensions, 1)
+    progress("certified, all rounds")
+    total = certified(question.delta, question.dimensions, question.rounds)
+    progress("personal guarantees")
+    local, central = personal_curve(budgets, delta_c, levels, colluders)
+    progress("lower bound")
+    lower = lower_epsilon(budgets, delta_c, levels)
+    progress("published bounds")
+    published = published_figures(budgets, question.delta_s, question.dimensions)
+    return Account(dimension, one_round, total, published, lower, local, central)
+
+
+def personal_curve(budgets: Array, delta: float, levels: int | None, colluders: int) -> tuple[Array, Array]:
+    """Local budgets and the certified central epsilon of a user with each, one coordinate of one round.
+
+    The central epsilon increases with the local budget (docs/proofs.md, 4), so for a budget in between the next larger
+    one is valid.
+    """
+    different = np.unique(budgets)
+    local = different[np.unique(np.linspace(0, different.size - 1, _PERSONAL_POINTS).astype(int))]
+    others = honest_others(budgets, colluders, levels)
+    central = [hiding_curve(float(e), others, delta, levels).epsilon(delta) for e in local]
+    return local, np.maximum.accumulate(central)
+
+
+def published_figures(budgets: Array, delta_s: float, dimensions: int) -> dict[str, float | None]:
+    """Every published figure, None outside its range. None of them is a guarantee (docs/published-bounds.md)."""
+    figures: dict[str, float | None] = {}
+    for name, bound in PUBLISHED.items():
+        try:
+            figures[name] = bound(budgets, delta_s)
+        except RegimeError:
+            figures[name] = None
+    numeric = figures["eon_numeric"]
+    figures["user_apes"] = figures["user_s_apes"] = None
+    if numeric is not None:
+        delta_c = math.tanh(float(budgets.max()) / 2) * delta_s
+        kept = max(1, whole("dimensions", round(_KEPT * dimensions), 0))
+        figures["user_apes"] = user_apes(numeric, delta_c, dimensions, DeltaConvention.COORDINATE).epsilon
+        figures["user_s_apes"] = user_s_apes(numeric, delta_c, kept, DeltaConvention.COMPOSED).epsilon
+    return figures

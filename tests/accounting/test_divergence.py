@@ -1,0 +1,90 @@
+"""The divergence of one report among m - 1 draws from the blanket, against enumeration in high precision."""
+
+from itertools import combinations_with_replacement
+from math import factorial
+
+import mpmath
+import numpy as np
+import pytest
+
+from apes.accounting.blanket import hidden_pair
+from apes.accounting.divergence import excess
+
+mp = mpmath.mp.clone()
+mp.dps = 120
+
+
+def _exact(budget, shape, levels, m, t):
+    """E max(0, average of m copies of L), by enumeration of all multisets of levels."""
+    e, b, t = mp.mpf(budget), mp.mpf(shape), mp.mpf(t)
+    first = [mp.exp(-e * k / (levels - 1)) for k in range(levels)]
+    blanket = [mp.exp(-b * abs(mp.mpf(k) - mp.mpf(levels - 1) / 2) / (levels - 1)) for k in range(levels)]
+    first = [p / mp.fsum(first) for p in first]
+    blanket = [p / mp.fsum(blanket) for p in blanket]
+    loss = [(first[k] - mp.exp(t) * first[-1 - k]) / blanket[k] for k in range(levels)]
+    total = mp.mpf(0)
+    for draw in combinations_with_replacement(range(levels), m):
+        value = mp.fsum(loss[k] for k in draw)
+        if value > 0:
+            counts = np.bincount(draw, minlength=levels).tolist()
+            weight = mp.mpf(factorial(m))
+            for k, count in enumerate(counts):
+                weight *= blanket[k] ** count / factorial(count)
+            total += weight * value
+    return total / m
+
+
+def _bound(budget, shape, levels, sizes, t, cells=128):
+    return excess(hidden_pair(budget, shape, levels), t, np.array(sizes, dtype=np.int64), cells)
+
+
+@pytest.mark.parametrize(("budget", "levels"), [(0.05, 3), (1.0, 2), (1.0, 4), (4.0, 3), (8.0, 5), (30.0, 3)])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_above_enumeration_and_close(budget, levels, share):
+    sizes = [1, 2, 3, 5]
+    for t in (0.0, 0.1 * budget, 0.6 * budget, 0.999 * budget):
+        coarse, middle, fine = (_bound(budget, share * budget, levels, sizes, t, cells) for cells in (16, 128, 4096))
+        for i, m in enumerate(sizes):
+            exact = _exact(budget, share * budget, levels, m, t)
+            assert all(mp.mpf(float(bound[i])) >= exact for bound in (coarse, middle, fine))
+            # The lattice moves L by at most one cell of its range, 2 exp(t) (largest ratio) / cells.
+            assert mp.mpf(float(fine[i])) <= exact * (1 + mp.mpf("1e-2")) + mp.mpf(float(coarse[i])) / 32
+
+
+@pytest.mark.parametrize("shape", [0.0, 1.0])
+def test_tiny_values_keep_their_digits(shape):
+    # Two levels: L has two values, one report of the rarer kind decides; values go down to 1e-40 and below.
+    smallest = mp.mpf(1)
+    for m in (20, 60, 120):
+        for t in (0.5, 1.0, 1.5, 1.9):
+            exact = _exact(2.0, shape, 2, m, t)
+            bound = mp.mpf(float(_bound(2.0, shape, 2, [m], t, 4096)[0]))
+            assert exact <= bound <= exact * mp.mpf("1.6")
+            smallest = min(smallest, exact)
+    assert smallest < mp.mpf("1e-40")
+
+
+def test_exact_where_the_lattice_is():
+    # At t = 0 and two levels L is -x or x, both lattice points: nothing is lost but rounding.
+    for m in (1, 2, 7, 40):
+        exact = _exact(0.8, 0.0, 2, m, 0.0)
+        assert exact <= mp.mpf(float(_bound(0.8, 0.0, 2, [m], 0.0)[0])) <= exact * mp.mpf("1.0001")
+
+
+@pytest.mark.parametrize("levels", [None, 2, 256])
+@pytest.mark.parametrize("budget", [0.05, 1.0, 5.0, 20.0])
+def test_decreases_with_the_number_that_hide(levels, budget):
+    for share in (0.0, 1.0):
+        for t in (0.0, 0.02 * budget, 0.5 * budget):
+            values = _bound(budget, share * budget, levels, [1, 2, 3, 5, 9, 30, 100, 1000], t)
+            # Not the bound itself but f decreases: rounding and the part beyond the window may move it a little.
+            assert (values[1:] <= values[:-1] * 1.0001 + 1e-300).all()
+
+
+@pytest.mark.parametrize("levels", [None, 5, 256])
+def test_finer_cells_are_not_looser(levels):
+    for budget in (0.05, 1.0, 5.0):
+        for t in (0.0, 0.02 * budget, 0.3 * budget):
+            sizes = [1, 4, 50, 3000]
+            coarse, fine = (_bound(budget, 0.5 * budget, levels, sizes, t, cells) for cells in (16, 512))
+            assert (fine <= coarse * (1 + 1e-6)).all()
