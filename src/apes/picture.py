@@ -44,10 +44,9 @@ def draw_account(result: Account, path: Path) -> None:
     values = [result.lower, result.dimension.epsilon, *sorted(figures.values())]
     colours = ["#999999", "#1b6ca8"] + ["#d9a273"] * len(figures)
     bars.barh(names, values, color=colours)
-    bars.set_xscale("log")
     bars.invert_yaxis()
     bars.set_xlabel("epsilon, one coordinate of one round")
-    bars.set_title("blue: proved; orange: published, not proved for different budgets", fontsize=9)
+    bars.set_title("blue: proved; orange: published only", fontsize=10)
     _save(figure, path)
 
 

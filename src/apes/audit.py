@@ -1,0 +1,281 @@
+"""The audit: attack the real pipeline on a worst-case pair of datasets, and hold the certificate against the outcome.
+
+In one world the victim, who has the largest budget, stands at one end in every coordinate, in the other world at the
+other end; everybody else stands at 0. The attack sees what the analyzer sees, the shuffled batch, and nothing else. How
+often it is right bounds epsilon from below, up to a stated chance of error: an audited epsilon above the certified one
+means that the mechanism or the certificate is wrong.
+
+An audit of N trials sees nothing beyond about log(N / 20), and a bound from below proves no privacy.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+
+from apes.accounting.guarantee import certify
+from apes.analyzer.expected import law_at_zero, pooled_channel
+from apes.client.pipeline import Client
+from apes.client.randomizer import CodedClipLaplace
+from apes.codes import level_probabilities
+from apes.messages import CountedBatch
+from apes.parameters import positive_array, whole
+from apes.population import InMemoryPopulation, UserBlock
+from apes.randomness import SimulationSource
+from apes.shuffler.shuffle import LevelCounter
+from apes.thresholds import MAX_LEVELS
+from apes.training import BlockQueue, collect, quiet_blas
+
+Array = NDArray[np.float64]
+CONFIDENCE = 0.999
+"""Chance that every figure of an audit is right, at least."""
+
+# The chance of error is split evenly over two levels (coordinate, user) x two directions x two error rates.
+_FAILURE = (1 - CONFIDENCE) / 8
+_CLIP = 1.0
+# The worst updates lie beyond the clip bound, so that clipping is audited too.
+_BEYOND = 2.0
+_USERS_AT_ONCE = 128
+# A coordinate takes 2.5 kB in the shuffler: 20 MB for a chunk, 80 MB for the longest report.
+_COORDINATES_AT_ONCE = 8192
+_MOST_DIMENSIONS = 2**15
+# Chunks of the first world are rounds 0 to 2^23 - 1, those of the second the rest of the 2^24 there are.
+_MOST_TRIALS = 2**23
+# Scores of single coordinates that are kept a world: 32 MB.
+_MOST_SCORES = 2**22
+_THRESHOLDS = 400
+_TINY = 1e-300
+# A law below it is taken as this; the score is then not quite the best one, and as valid.
+_RARE = 1e-12
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an attack achieved, beside what was certified.
+
+    Attributes:
+        trials: Simulated rounds a world; half of them chose the attack's thresholds, the others tested it.
+        dimensions: Coordinates of a report; every coordinate of every trial is a trial of the coordinate level.
+        delta: Of the certificates and of the audit.
+        confidence: Chance that both audited figures are true lower bounds, at least. The chance of error is split
+            evenly over the two levels, two directions and two error rates.
+        coordinate_audited: Lower bound of epsilon if one coordinate of one user is replaced.
+        coordinate_certified: Certified epsilon of one coordinate.
+        user_audited: Lower bound of epsilon if one user is replaced.
+        user_certified: Certified epsilon of all coordinates together.
+        passed: Whether no audited figure exceeds the certified one.
+    """
+
+    trials: int
+    dimensions: int
+    delta: float
+    confidence: float
+    coordinate_audited: float
+    coordinate_certified: float
+    user_audited: float
+    user_certified: float
+    passed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        passed = self.coordinate_audited <= self.coordinate_certified and self.user_audited <= self.user_certified
+        object.__setattr__(self, "passed", passed)
+
+
+def audit(
+    budgets: NDArray[np.float64],
+    *,
+    dimensions: int,
+    trials: int,
+    levels: int = MAX_LEVELS,
+    delta: float,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> AuditResult:
+    """Attack a population's shuffled reports, and compare with what is certified.
+
+    Args:
+        budgets: Local budgets of all users, per coordinate and round, each in (0, inf).
+        dimensions: Coordinates of a report, in [1, 32768].
+        trials: Rounds to simulate in each world, in [2, 2^23].
+        levels: Levels of coded reports, in [2, 256].
+        delta: In (0, 1); at least 1e-11 for more than one coordinate.
+        seed: Seed of the simulation, in [0, 2^64).
+        progress: Called with the coordinates simulated so far and the number of all.
+
+    Guarantee:
+        If the pipeline is as private as certified, ``passed`` is true with probability 0.999 or more over the
+        simulated randomness.
+
+    >>> audit(np.array([1.0]), dimensions=2, trials=500, levels=2, delta=1e-6, seed=1).passed
+    True
+    """
+    budgets = positive_array("budgets", budgets)
+    whole("dimensions", dimensions, 1, _MOST_DIMENSIONS)
+    whole("trials", trials, 2, _MOST_TRIALS)
+    whole("levels", levels, 2, MAX_LEVELS)
+    whole("seed", seed, 0, 2**64 - 1)
+    coordinate = certify(budgets, delta=delta, levels=levels)
+    user = certify(budgets, delta=delta, dimensions=dimensions, levels=levels)
+    attacked = _Attacked(budgets, levels, seed)
+    one, other = (_world(attacked, world, trials, dimensions, progress) for world in (0, 1))
+    return AuditResult(
+        trials=trials,
+        dimensions=dimensions,
+        delta=delta,
+        confidence=CONFIDENCE,
+        coordinate_audited=audited_epsilon(one.coordinates, other.coordinates, delta),
+        coordinate_certified=coordinate.epsilon,
+        user_audited=audited_epsilon(one.users, other.users, delta),
+        user_certified=user.epsilon,
+    )
+
+
+def clopper_pearson(hits: NDArray[np.int64], trials: int, failure: float) -> tuple[Array, Array]:
+    """Lower and upper bound of a probability, each wrong with probability ``failure`` at most.
+
+    Args:
+        hits: How often the event occurred, each in [0, trials].
+        trials: Number of independent trials, at least 1.
+        failure: In (0, 1).
+    """
+    # Clopper and Pearson 1934: P(Bin(n, p) >= k) = I_p(k, n - k + 1) = failure, and the same from the other side.
+    lower = np.where(hits > 0, betaincinv(np.maximum(hits, 1), trials - hits + 1, failure), 0.0)
+    upper = np.where(hits < trials, betaincinv(hits + 1, np.maximum(trials - hits, 1), 1 - failure), 1.0)
+    return lower, upper
+
+
+def audited_epsilon(one: Array, other: Array, delta: float) -> float:
+    """Lower bound of epsilon from the scores that an attack gave in two worlds.
+
+    Args:
+        one: Scores of independent trials in the world where they tend to be large (trials, or trials x repetitions).
+        other: As many in the other world.
+        delta: In (0, 1).
+
+    Guarantee:
+        For an (epsilon, delta)-private mechanism the result exceeds epsilon with probability (1 - CONFIDENCE) / 2 at
+        most: thresholds are chosen on the first half of the trials, the bound comes from the second half.
+    """
+    return max(0.0, _one_way(one, other, delta), _one_way(-other, -one, delta))
+
+
+def _one_way(likely: Array, unlikely: Array, delta: float) -> float:
+    """Bound from the event that a score is at least the threshold, which is more likely in one world."""
+    half = likely.shape[0] // 2
+    chosen = np.sort(likely[:half], axis=None), np.sort(unlikely[:half], axis=None)
+    pooled = np.sort(np.concatenate(chosen))[::-1]
+    candidates = np.unique(pooled[np.geomspace(1, pooled.size, _THRESHOLDS).astype(np.int64) - 1])
+    best = candidates[[np.argmax(_bounds(*chosen, candidates, delta))]]
+    tested = np.sort(likely[half:], axis=None), np.sort(unlikely[half:], axis=None)
+    return float(_bounds(*tested, best, delta)[0])
+
+
+def _bounds(likely: Array, unlikely: Array, thresholds: Array, delta: float) -> Array:
+    """Lower bound of epsilon for each threshold; scores sorted.
+
+    P(S) <= exp(epsilon) P'(S) + delta, so epsilon >= log((P(S) - delta) / P'(S)).
+    """
+    hits, alarms = (scores.size - np.searchsorted(scores, thresholds) for scores in (likely, unlikely))
+    right, _ = clopper_pearson(hits, likely.size, _FAILURE)
+    _, wrong = clopper_pearson(alarms, unlikely.size, _FAILURE)
+    return np.asarray(np.log(np.maximum(right - delta, _TINY) / wrong))
+
+
+@dataclass(frozen=True, eq=False)
+class _Attacked:
+    """The population under attack."""
+
+    budgets: Array
+    levels: int
+    seed: int
+
+    def population(self, world: int) -> InMemoryPopulation:
+        """The victim at the upper end in world 0, at the lower one in world 1; the others at 0."""
+        n = self.budgets.size
+        position = np.zeros((n, 1), dtype=np.float32)
+        position[self._victim] = _BEYOND * _CLIP * (1 - 2 * world)
+        return InMemoryPopulation(position, np.zeros(n, dtype=np.uint8), np.arange(n + 1), self.budgets)
+
+    def likelihoods(self) -> Array:
+        """Weights (levels, 2) of a report in the likelihood of each world.
+
+        With the others' reports drawn from a law rho, counts c have a likelihood proportional to
+        sum_k c_k p(k) / rho(k), p the victim's law. Exact if the others have equal budgets; else rho is their mean
+        law, and the attack is the best one to first order in 1 / n.
+        """
+        ends = level_probabilities(self.budgets[[self._victim]], self.levels)[0, [-1, 0]]
+        others = np.delete(self.budgets, self._victim)
+        rho = law_at_zero(pooled_channel(others, self.levels)) if others.size else np.ones(self.levels)
+        return np.asarray((ends / np.maximum(rho, _RARE)).T)
+
+    @property
+    def _victim(self) -> int:
+        return int(np.argmax(self.budgets))
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """Log-likelihood ratios of the two worlds, from trials in one of them."""
+
+    coordinates: Array
+    users: Array
+
+
+def _world(
+    attacked: _Attacked, world: int, trials: int, dimensions: int, progress: Callable[[int, int], None] | None
+) -> _Scores:
+    """Simulate all trials of one world, and score them."""
+    kept = min(dimensions, max(1, _MOST_SCORES // trials))
+    scores = _Scores(np.empty((trials, kept)), np.empty(trials))
+    likelihoods = attacked.likelihoods()
+    start = 0
+    for batch in _batches(attacked, world, trials, dimensions):
+        one, other = np.maximum(batch.counts @ likelihoods, _TINY).T
+        ratios = np.log(one / other).reshape(-1, dimensions)
+        stop = start + ratios.shape[0]
+        scores.coordinates[start:stop] = ratios[:, :kept]
+        scores.users[start:stop] = ratios.sum(axis=1)
+        start = stop
+        if progress is not None:
+            progress((world * trials + stop) * dimensions, 2 * trials * dimensions)
+    return scores
+
+
+def _batches(attacked: _Attacked, world: int, trials: int, dimensions: int) -> Iterator[CountedBatch]:
+    """What the analyzer sees: trials stand side by side as the coordinates of wide reports."""
+    population = attacked.population(world)
+    client = Client(_Constant(), CodedClipLaplace(_CLIP, attacked.levels))
+    at_once = max(1, _COORDINATES_AT_ONCE // dimensions)
+    for chunk in range(math.ceil(trials / at_once)):
+        width = min(at_once, trials - chunk * at_once) * dimensions
+        source = SimulationSource(attacked.seed, world * _MOST_TRIALS + chunk)
+        counter = LevelCounter(attacked.budgets.size, width, attacked.levels, source)
+        blocks = BlockQueue(population, _USERS_AT_ONCE)
+        weights = np.zeros((1, width), dtype=np.float32)
+        with quiet_blas():
+            batch = collect(client, counter, weights, blocks, source, os.cpu_count() or 1)
+        assert isinstance(batch, CountedBatch)
+        yield batch
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """An updater for users who hold one number each: it is every coordinate of their update."""
+
+    def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> "_Repeated":
+        return _Repeated(block.features)
+
+
+@dataclass(frozen=True, eq=False)
+class _Repeated:
+    column: NDArray[np.float32]
+
+    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+        users = self.column.shape[0]
+        updates = scratch[: users * (stop - start)].reshape(users, stop - start)
+        updates[:] = self.column
+        return updates

@@ -1,0 +1,121 @@
+"""The whole account: what the command prints, and that its parts fit together."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from apes import ParameterError
+from apes.accounting.account import Question, account, personal_curve, published_figures
+from apes.accounting.guarantee import certify
+
+SMALL = np.linspace(0.05, 1, 300)
+
+
+def test_parts_fit_together():
+    steps = []
+    result = account(SMALL, Question(dimensions=20, rounds=3, delta=1e-5, levels=16), steps.append)
+    assert len(steps) == 6
+    assert 0 < result.lower <= result.dimension.epsilon < result.round.epsilon < result.total.epsilon
+    assert [part.level for part in (result.dimension, result.round, result.total)] == ["coordinate", "user", "rounds"]
+    assert result.dimension.delta == pytest.approx(np.tanh(0.5) * 1e-8)
+    assert result.round.delta == result.total.delta == 1e-5
+    # The victim with the largest budget has the largest personal figure, which is everybody's guarantee.
+    assert result.personal_local[[0, -1]].tolist() == [0.05, 1.0]
+    assert (np.diff(result.personal_central) >= 0).all()
+    assert result.personal_central[-1] == pytest.approx(result.dimension.epsilon, rel=1e-4)
+
+
+def test_a_user_with_a_smaller_budget_is_better_protected():
+    local, central = personal_curve(SMALL, 1e-8, 256, 0)
+    assert local.size == 24
+    assert (central < local).all()
+    assert central[0] < central[-1] / 5
+
+
+def test_published_figures_of_the_papers_setting():
+    figures = published_figures(np.linspace(0.05, 1, 10_000), 1e-8, 7850)
+    assert figures["eon_numeric"] == pytest.approx(0.0571, abs=5e-5)
+    assert figures["eon_closed"] == pytest.approx(0.205, abs=5e-4)
+    assert figures["fmt22_numeric"] == pytest.approx(0.0689, abs=5e-5)
+    assert figures["fmt22_closed"] == pytest.approx(0.2408, abs=5e-5)
+    # The paper prints 57.6 and 25.6, from e_c rounded to 0.057.
+    assert figures["user_apes"] == pytest.approx(57.6, rel=0.01)
+    assert figures["user_s_apes"] == pytest.approx(25.6, rel=0.01)
+    assert figures["erlingsson19"] is None
+
+
+def test_published_figures_outside_their_range_are_none():
+    assert published_figures(np.full(3, 1.0), 1e-8, 10)["eon_closed"] is None
+
+
+def test_colluders_cost_privacy():
+    none, some = (certify(SMALL, delta=1e-6, colluders=colluders).epsilon for colluders in (0, 150))
+    assert none < some
+    with pytest.raises(ParameterError, match=r"colluders must be in \[0, 299\], got 300"):
+        certify(SMALL, delta=1e-6, colluders=300)
+
+
+def test_command_prints_one_json_object_and_draws(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "apes",
+        "account",
+        "--budgets",
+        "grid:0.05:1",
+        "--users",
+        "200",
+        "--dimensions",
+        "5",
+    ]
+    command += ["--rounds", "2", "--delta", "1e-5", "--json", "--plot", "account.png"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ, COLUMNS="120"))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert set(answer) >= {"certified", "published", "lower", "personal", "seconds"}
+    assert set(answer["certified"]) == {"dimension", "round", "total"}
+    assert set(answer["published"]) == set(
+        "eon_closed eon_numeric fmt22_closed fmt22_numeric bbgn19_hoeffding bbgn19_bennett gddtk21 erlingsson19 "
+        "user_apes user_s_apes".split()
+    )
+    assert (
+        answer["certified"]["round"]["epsilon"] == certify(np.linspace(0.05, 1, 200), delta=1e-5, dimensions=5).epsilon
+    )
+    assert (tmp_path / "account.png").read_bytes().startswith(b"\x89PNG")
+    assert "not proved for different budgets" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--delta", "0"], "delta must be in (0, inf), got 0.0"),
+        (["--delta", "nan"], "delta must be"),
+        (["--users", "0"], "users must be in [1, inf), got 0"),
+        (["--levels", "1"], "levels must be in [2, 256], got 1"),
+        (["--dimensions", "0"], "dimensions must be in [1, inf), got 0"),
+        (["--colluders", "-1"], "colluders must be in [0, inf), got -1"),
+        (["--budgets", "constant:0"], "budgets must be in (0, inf)"),
+    ],
+    ids=str,
+)
+def test_bad_input(arguments, said, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "apes",
+        "account",
+        "--users",
+        "10",
+        "--dimensions",
+        "2",
+        "--rounds",
+        "1",
+        *arguments,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr.strip().splitlines()[-1]

@@ -1,0 +1,80 @@
+"""Lower bounds: exact where everything can be enumerated, below the certificate everywhere."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from apes.accounting.guarantee import certify
+from apes.accounting.lower import lower_epsilon, report_laws
+
+
+def multisets(laws):
+    """Law of the multiset of independent reports, by adding one report after another."""
+    levels = laws.shape[1]
+    reached = {(0,) * levels: 1.0}
+    for law in laws:
+        following = {}
+        for counts, mass in reached.items():
+            for k in range(levels):
+                grown = (*counts[:k], counts[k] + 1, *counts[k + 1 :])
+                following[grown] = following.get(grown, 0.0) + mass * law[k]
+        reached = following
+    return reached
+
+
+def exact_epsilon(budgets, delta, levels):
+    """Of the same two datasets, on the whole multiset instead of one statistic."""
+    budgets = np.sort(budgets)
+    worst = 0.0
+    for position in (0.5, 0.0):
+        others = report_laws(budgets[:-1], position, levels)
+        ends = [report_laws(budgets[-1:], end, levels) for end in (0.0, 1.0)]
+        one, other = (multisets(np.vstack([end, others])) for end in ends)
+
+        def divergence(t, one=one, other=other):
+            return sum(max(0.0, mass - math.exp(t) * other[counts]) for counts, mass in one.items())
+
+        low, high = 0.0, float(budgets[-1])
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if divergence(middle) > delta else (low, middle)
+        worst = max(worst, low)
+    return worst
+
+
+@pytest.mark.parametrize(("levels", "users"), list(itertools.product((2, 3, 5), (1, 2, 5))))
+def test_between_nothing_and_the_certificate(levels, users):
+    rng = np.random.default_rng(levels * 10 + users)
+    for delta in (1e-3, 0.02):
+        budgets = np.exp(rng.uniform(np.log(0.05), np.log(4), users))
+        lower, exact = lower_epsilon(budgets, delta, levels), exact_epsilon(budgets, delta, levels)
+        assert lower <= exact + 1e-9
+        assert lower >= 0.98 * exact
+        assert exact <= certify(budgets, delta=delta, levels=levels).epsilon
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"), [(0.05, 0.001051), (0.5, 0.012387), (1.0, 0.026363), (2.0, 0.061760), (3.0, 0.116285)]
+)
+def test_golden_values(budget, expected):
+    found = lower_epsilon(np.full(10_000, budget), 1e-8, None)
+    assert 0.99 * expected <= found <= expected * 1.0005
+
+
+@pytest.mark.parametrize(("budget", "expected"), [(1.0, 0.00731), (5.0, 0.03003), (20.0, 0.06407), (80.0, 0.13249)])
+def test_the_counterexample_to_the_published_bound(budget, expected):
+    """One user at a large budget, the others at 0.05: at 5 the truth is above the published 0.0277."""
+    budgets = np.append(np.full(99_999, 0.05), budget)
+    found = lower_epsilon(budgets, 1e-8, None)
+    assert 0.99 * expected <= found <= expected * 1.0005
+    assert found <= certify(budgets, delta=1e-8, levels=None).epsilon
+
+
+def test_laws_sum_to_one_and_mirror():
+    for levels in (2, 5, 256, None):
+        laws = report_laws(np.array([1e-6, 0.5, 50.0]), 0.0, levels)
+        mirrored = report_laws(np.array([1e-6, 0.5, 50.0]), 1.0, levels)
+        assert np.allclose(laws.sum(axis=1), 1, rtol=1e-12)
+        assert np.allclose(laws, mirrored[:, ::-1], rtol=1e-9, atol=1e-15)
