@@ -121,7 +121,8 @@ def audit(
     coordinate = certify(budgets, delta=delta, levels=levels)
     user = certify(budgets, delta=delta, dimensions=dimensions, levels=levels)
     attacked = _Attacked(budgets, levels, seed)
-    one, other = (_world(attacked, world, trials, dimensions, progress) for world in (0, 1))
+    with quiet_blas():
+        one, other = (_world(attacked, world, trials, dimensions, progress) for world in (0, 1))
     return AuditResult(
         trials=trials,
         dimensions=dimensions,
@@ -234,8 +235,8 @@ def _world(
     likelihoods = attacked.likelihoods()
     start = 0
     for batch in _batches(attacked, world, trials, dimensions):
-        one, other = np.maximum(batch.counts @ likelihoods, _TINY).T
-        ratios = np.log(one / other).reshape(-1, dimensions)
+        one, other = np.log(np.maximum(batch.counts @ likelihoods, _TINY)).T
+        ratios = (one - other).reshape(-1, dimensions)
         stop = start + ratios.shape[0]
         scores.coordinates[start:stop] = ratios[:, :kept]
         scores.users[start:stop] = ratios.sum(axis=1)
@@ -256,8 +257,7 @@ def _batches(attacked: _Attacked, world: int, trials: int, dimensions: int) -> I
         counter = LevelCounter(attacked.budgets.size, width, attacked.levels, source)
         blocks = BlockQueue(population, _USERS_AT_ONCE)
         weights = np.zeros((1, width), dtype=np.float32)
-        with quiet_blas():
-            batch = collect(client, counter, weights, blocks, source, os.cpu_count() or 1)
+        batch = collect(client, counter, weights, blocks, source, os.cpu_count() or 1)
         assert isinstance(batch, CountedBatch)
         yield batch
 

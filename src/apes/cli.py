@@ -12,8 +12,11 @@ import typer
 
 from apes import display
 from apes.accounting.account import Account, Question, account
-from apes.data import NAMES, download, load
+from apes.accounting.accountant import Accountant
+from apes.accounting.guarantee import NEIGHBOURS
+from apes.data import NAMES, Dataset, download, load
 from apes.errors import ApesError, ParameterError
+from apes.models import LogisticRegression
 from apes.options import make_plan, with_plan_options
 from apes.picture import draw_account, draw_accuracy
 from apes.plan import Plan
@@ -87,14 +90,33 @@ def train_command(
                 folder.save(progress)
             show(progress)
 
-        result = train(plan, dataset, threads=threads, resume=reached, after_round=after_round)
+        accountant = plan.accountant(plan.population_budgets(), _dimensions(dataset))
+        result = train(plan, dataset, threads=threads, resume=reached, accountant=accountant, after_round=after_round)
     summary = _summary(plan, result, time.perf_counter() - began, folder)
+    summary["certified"] = _certified(plan, result, accountant)
     if folder is not None:
         folder.finish(result.weights, summary)
         draw_accuracy(result.metrics, plan, folder.path / "accuracy.png")
     display.summary(summary)
     if as_json:
         typer.echo(json.dumps(summary))
+
+
+def _dimensions(dataset: Dataset) -> int:
+    return LogisticRegression(dataset.train_images.shape[1], dataset.classes).dimensions
+
+
+def _certified(plan: Plan, result: TrainingResult, accountant: Accountant | None) -> dict[str, Any]:
+    """The central guarantee of the run, or why there is none."""
+    if accountant is None:
+        return {"epsilon": None, "why": plan.why_not_certified}
+    return {
+        "epsilon": result.metrics[-1].epsilon,
+        "delta": accountant.delta,
+        "epsilon_by_round": [entry.epsilon for entry in result.metrics],
+        "neighbours": NEIGHBOURS,
+        "level": "user, all coordinates of all rounds",
+    }
 
 
 def _summary(plan: Plan, result: TrainingResult, seconds: float, folder: RunFolder | None) -> dict[str, Any]:
@@ -106,7 +128,7 @@ def _summary(plan: Plan, result: TrainingResult, seconds: float, folder: RunFold
         "budgets": plan.budgets,
         "users": plan.users,
         "dimensions": dimensions,
-        "rounds": plan.rounds,
+        "rounds": len(result.metrics),
         "clip": plan.clip,
         "levels": plan.coded_levels,
         "seed": plan.seed,

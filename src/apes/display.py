@@ -47,6 +47,8 @@ def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[Rea
         def show(reached: Reached) -> None:
             last = reached.metrics[-1]
             state = f"accuracy {100 * last.accuracy:.2f} %  loss {last.loss:.3f}"
+            if last.epsilon is not None:
+                state += f"  epsilon {last.epsilon:.3g}"
             progress.update(task, completed=last.round, state=state)
 
         yield show
@@ -93,6 +95,7 @@ def summary(result: dict[str, Any]) -> None:
         f"{result['dimensions']:,} coordinates, {result['rounds']} rounds",
         "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s a round, "
         f"{result['peak_memory_mb']:.0f} MB at the peak",
+        "central privacy": _central_privacy(result["certified"]),
         "local privacy": _local_privacy(result["framework"], low, high, result["dimensions"]),
     }
     if result["out"] is not None:
@@ -100,6 +103,12 @@ def summary(result: dict[str, Any]) -> None:
     for name, value in rows.items():
         table.add_row(name, value)
     console.print(table)
+
+
+def _central_privacy(certified: dict[str, Any]) -> str:
+    if certified["epsilon"] is None:
+        return f"nothing certified: {certified['why']}"
+    return f"[bold]epsilon {certified['epsilon']:.4g}[/] at delta {certified['delta']:.3g} for a user, certified"
 
 
 def _local_privacy(framework: str, low: float, high: float, dimensions: int) -> str:

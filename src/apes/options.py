@@ -33,6 +33,8 @@ _HELP = {
     "calibration": "inverse (the paper's) or likelihood (default: whichever suits the noise).",
     "sparsifier": "S-APES: top-b, random-b or threshold (default: the framework's own).",
     "keep": "S-APES: fraction of reports kept (default 0.2).",
+    "delta": "Delta of the certified central guarantee (default 1 / 10 n).",
+    "target_epsilon": "Stop before the round after which the certified central epsilon would exceed this.",
     "seed": "Seed of the simulation.",
 }
 _TYPES = {"int": int, "float": float, "str": str}

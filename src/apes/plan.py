@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.accounting.accountant import Accountant
+from apes.accounting.composition import SMALLEST_DELTA
 from apes.accounting.event import Event, budgets_digest
 from apes.analyzer.calibrator import (
     STATISTICS,
@@ -67,6 +69,8 @@ class Plan:
             default whichever suits the noise.
         sparsifier: ``top-b``, ``random-b`` or ``threshold``, for the S-APES frameworks.
         keep: Fraction of reports a sparsifier keeps, in (0, 1] (0.2); a threshold is set at (1 - keep) C.
+        delta: Delta of the certified central guarantee, in [1e-11, 1) (default 1 / 10 n).
+        target_epsilon: Stop before the round after which the certified epsilon of a user would exceed it.
         seed: Seed of the simulation, in [0, 2^64).
     """
 
@@ -90,6 +94,8 @@ class Plan:
     calibration: str | None = None
     sparsifier: str | None = None
     keep: float | None = None
+    delta: float | None = None
+    target_epsilon: float | None = None
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -102,6 +108,7 @@ class Plan:
         self._check_levels()
         self._check_calibration()
         self._check_sparsifier()
+        self._check_target()
         self.updater()
         self._optimizer(1.0)
 
@@ -171,6 +178,22 @@ class Plan:
         noise = self.calibrator().standard_error(budgets)
         return self._optimizer(min(largest, _NOISE_PER_ROUND / max(noise, 1e-300)))
 
+    @property
+    def why_not_certified(self) -> str | None:
+        """Why no central guarantee is certified for this plan; None if one is."""
+        if self.kind.mechanism != "clip-laplace":
+            return f"{self.framework} does not use Clip-Laplace under a shuffler"
+        if self._sparsifier_name in ("top-b", "random-b"):
+            return f"{self._sparsifier_name} couples a user's coordinates"
+        return None
+
+    def accountant(self, budgets: NDArray[np.float64], dimensions: int) -> Accountant | None:
+        """What charges the rounds, or None where nothing central is certified (see `why_not_certified`)."""
+        if self.why_not_certified is not None:
+            return None
+        delta = 1 / (10 * budgets.size) if self.delta is None else self.delta
+        return Accountant(budgets, dimensions, self.rounds, delta, self.coded_levels, self.target_epsilon)
+
     def event(self, number: int, budgets: NDArray[np.float64], dimensions: int) -> Event:
         """What round ``number`` releases, for the accountant."""
         return Event(
@@ -221,6 +244,15 @@ class Plan:
             _one_of("calibration", self.calibration, ("inverse", "likelihood"))
         if self.calibration == "likelihood" and self.coded_levels is None:
             raise ParameterError("calibration must be inverse for continuous reports, got 'likelihood'")
+
+    def _check_target(self) -> None:
+        if self.why_not_certified is not None:
+            options = {"delta": self.delta, "target_epsilon": self.target_epsilon}
+            _unused(options, f"nothing central is certified, {self.why_not_certified}")
+        if self.delta is not None:
+            within("delta", self.delta, SMALLEST_DELTA, 0.5)
+        if self.target_epsilon is not None:
+            positive("target_epsilon", self.target_epsilon)
 
     def _check_sparsifier(self) -> None:
         if self.kind.sparsifier is None:

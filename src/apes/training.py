@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from apes.accounting.accountant import Accountant
 from apes.accounting.event import Event
 from apes.analyzer.optimizer import ServerState
 from apes.client.pipeline import Client
 from apes.data import Dataset, partition
+from apes.errors import BudgetExceeded
 from apes.messages import Batch
 from apes.models import LogisticRegression
 from apes.parameters import whole
@@ -38,12 +40,14 @@ class RoundMetrics:
         accuracy: Share of the test set that the model gets right.
         loss: Mean cross-entropy on the test set, in nats.
         seconds: Wall time of the round, evaluation included.
+        epsilon: Certified central epsilon of a user after this round, where it was charged.
     """
 
     round: int
     accuracy: float
     loss: float
     seconds: float
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +88,7 @@ def train(
     threads: int | None = None,
     users_at_once: int = _USERS_AT_ONCE,
     resume: Progress | None = None,
+    accountant: Accountant | None = None,
     after_round: Callable[[Progress], None] = lambda progress: None,
 ) -> TrainingResult:
     """Simulate all three parties and train a model.
@@ -94,6 +99,7 @@ def train(
         threads: Worker threads, at least 1; by default one a core. Does not change the result.
         users_at_once: Users in a block, in [1, 65535]. Does not change the result.
         resume: Where to go on, from an earlier run of the same plan.
+        accountant: Charges every round, and ends the training before one that its target does not allow.
         after_round: Called after every round.
     """
     threads = whole("threads", os.cpu_count() or 1 if threads is None else threads, 1)
@@ -104,6 +110,8 @@ def train(
     progress = Progress(ServerState.start(model.start())) if resume is None else resume
     with quiet_blas():
         for number in range(len(progress.metrics) + 1, plan.rounds + 1):
+            if accountant is not None and not accountant.allows(number):
+                break
             began = time.perf_counter()
             source = SimulationSource(plan.seed, number)
             collector = plan.collector(model.dimensions, source, threads)
@@ -111,10 +119,13 @@ def train(
             batch = collect(client, collector, model.shaped(progress.state.weights), blocks, source, threads)
             state = optimizer.apply(progress.state, calibrator.estimate(batch))
             accuracy, loss = model.evaluate(optimizer.model(state), dataset.test_images, dataset.test_labels)
-            metrics = RoundMetrics(number, accuracy, loss, time.perf_counter() - began)
+            epsilon = None if accountant is None else accountant.epsilon_after(number)
+            metrics = RoundMetrics(number, accuracy, loss, time.perf_counter() - began, epsilon)
             event = plan.event(number, population.budgets, model.dimensions)
             progress = Progress(state, (*progress.metrics, metrics), (*progress.events, event))
             after_round(progress)
+    if not progress.metrics:
+        raise BudgetExceeded("not even one round keeps within target_epsilon; see `apes account` for what it costs")
     return TrainingResult(optimizer.model(progress.state), progress.metrics, progress.events, population.budgets)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from apes.accounting.certificate import HidingCurve
 from apes.errors import RegimeError
+from apes.parameters import whole
 
 Array = NDArray[np.float64]
 _POINTS = 121
@@ -22,28 +23,37 @@ _TRUNCATED = 1e-4
 SMALLEST_DELTA = 1e-11
 
 
-def composed_epsilon(curve: HidingCurve, delta: float, count: int) -> float:
-    """Certified epsilon of ``count`` independent uses of a curve at ``delta``.
+class Composer:
+    """Certified epsilon of many independent uses of one curve, for any number of uses up to a largest one.
 
     Args:
         curve: Divergence of one coordinate of one round.
-        delta: In [1e-11, 1); beyond it the rounding of the composition is not under control.
-        count: Coordinates times rounds, at least 1.
+        delta: In [1e-11, 1); below, the rounding of the composition is not under control.
+        largest: Most uses that will be asked for, at least 1.
 
     Raises:
         RegimeError: If delta is too small for the composition to be certain.
     """
-    if count == 1:
-        return curve.epsilon(delta)
-    if delta < SMALLEST_DELTA:
-        raise RegimeError(f"composition is certain for delta of at least {SMALLEST_DELTA:g}, got {delta:g}")
-    pmf = _loss_distribution(curve, delta, count)
-    composed = pmf.self_compose(count, tail_mass_truncation=delta * _TRUNCATED)
-    epsilon = float(composed.get_epsilon_for_delta(delta * (1 - 2 * _TRUNCATED)))
-    while composed.get_delta_for_epsilon(epsilon) > delta:
-        epsilon = math.nextafter(epsilon, math.inf) * (1 + 1e-9)
-    # Never worse than what the local budgets give.
-    return min(epsilon, count * curve.budget)
+
+    def __init__(self, curve: HidingCurve, delta: float, largest: int) -> None:
+        if delta < SMALLEST_DELTA:
+            raise RegimeError(f"composition is certain for delta of at least {SMALLEST_DELTA:g}, got {delta:g}")
+        self._curve, self._delta, self._largest = curve, delta, whole("largest", largest, 1)
+        self._pmf = _loss_distribution(curve, delta, largest)
+
+    def epsilon(self, count: int) -> float:
+        """Epsilon of ``count`` uses, in [1, largest]; never more than the local budgets add up to."""
+        count = whole("count", count, 1, self._largest)
+        composed = self._pmf.self_compose(count, tail_mass_truncation=self._delta * _TRUNCATED)
+        epsilon = float(composed.get_epsilon_for_delta(self._delta * (1 - 2 * _TRUNCATED)))
+        while composed.get_delta_for_epsilon(epsilon) > self._delta:
+            epsilon = math.nextafter(epsilon, math.inf) * (1 + 1e-9)
+        return min(epsilon, count * self._curve.budget)
+
+
+def composed_epsilon(curve: HidingCurve, delta: float, count: int) -> float:
+    """Certified epsilon of ``count`` independent uses of a curve at ``delta``."""
+    return curve.epsilon(delta) if count == 1 else Composer(curve, delta, count).epsilon(count)
 
 
 def _loss_distribution(curve: HidingCurve, delta: float, count: int) -> pld_pmf.PLDPmf:
