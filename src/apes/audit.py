@@ -5,7 +5,9 @@ other end; everybody else stands at 0. The attack sees what the analyzer sees, t
 often it is right bounds epsilon from below, up to a stated chance of error: an audited epsilon above the certified one
 means that the mechanism or the certificate is wrong.
 
-An audit of N trials sees nothing beyond about log(N / 20), and a bound from below proves no privacy.
+An audit of N trials sees nothing beyond about log(N / 20), and nothing that happens less than once in N / 20: in a
+crowd a tiny delta leaves much room between audit and certificate, a delta of a few per cent little. A bound from below
+proves no privacy.
 """
 
 import math
@@ -128,9 +130,9 @@ def audit(
         dimensions=dimensions,
         delta=delta,
         confidence=CONFIDENCE,
-        coordinate_audited=audited_epsilon(one.coordinates, other.coordinates, delta),
+        coordinate_audited=audited_epsilon(one[0], other[0], delta),
         coordinate_certified=coordinate.epsilon,
-        user_audited=audited_epsilon(one.users, other.users, delta),
+        user_audited=audited_epsilon(one[1], other[1], delta),
         user_certified=user.epsilon,
     )
 
@@ -218,32 +220,23 @@ class _Attacked:
         return int(np.argmax(self.budgets))
 
 
-@dataclass(frozen=True, eq=False)
-class _Scores:
-    """Log-likelihood ratios of the two worlds, from trials in one of them."""
-
-    coordinates: Array
-    users: Array
-
-
 def _world(
     attacked: _Attacked, world: int, trials: int, dimensions: int, progress: Callable[[int, int], None] | None
-) -> _Scores:
-    """Simulate all trials of one world, and score them."""
+) -> tuple[Array, Array]:
+    """Simulate all trials of one world; return log-likelihood ratios of coordinates (trials, kept) and of users."""
     kept = min(dimensions, max(1, _MOST_SCORES // trials))
-    scores = _Scores(np.empty((trials, kept)), np.empty(trials))
+    coordinates, users = np.empty((trials, kept)), np.empty(trials)
     likelihoods = attacked.likelihoods()
     start = 0
     for batch in _batches(attacked, world, trials, dimensions):
         one, other = np.log(np.maximum(batch.counts @ likelihoods, _TINY)).T
         ratios = (one - other).reshape(-1, dimensions)
         stop = start + ratios.shape[0]
-        scores.coordinates[start:stop] = ratios[:, :kept]
-        scores.users[start:stop] = ratios.sum(axis=1)
+        coordinates[start:stop], users[start:stop] = ratios[:, :kept], ratios.sum(axis=1)
         start = stop
         if progress is not None:
             progress((world * trials + stop) * dimensions, 2 * trials * dimensions)
-    return scores
+    return coordinates, users
 
 
 def _batches(attacked: _Attacked, world: int, trials: int, dimensions: int) -> Iterator[CountedBatch]:

@@ -1,54 +1,38 @@
 """The command line: parse, call, print."""
 
-import functools
 import json
 import resource
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any
 
 import typer
 
 from apes import display
-from apes.accounting.account import Account, Question, account
 from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import NEIGHBOURS
+from apes.cli_accounting import account_command, plan_command
+from apes.cli_shared import Json, says_what_went_wrong
 from apes.data import NAMES, Dataset, download, load
-from apes.errors import ApesError, ParameterError
+from apes.errors import ParameterError
 from apes.models import LogisticRegression
 from apes.options import make_plan, with_plan_options
-from apes.picture import draw_account, draw_accuracy
+from apes.picture import draw_accuracy
 from apes.plan import Plan
 from apes.runs import RunFolder
 from apes.training import Progress, TrainingResult, train
 from apes.version import __version__
 
-P = ParamSpec("P")
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; all else goes to stderr.")]
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 data_app = typer.Typer(no_args_is_help=True, help="Data sets.")
 app.add_typer(data_app, name="data")
+app.command("account")(account_command)
+app.command("plan")(plan_command)
 
 
 def main() -> None:
     """Run the command line."""
     app()
-
-
-def _says_what_went_wrong(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn errors that a user can mend into one line and exit code 2."""
-
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except (ApesError, OSError) as error:
-            typer.echo(f"apes: {' '.join(str(error).split())}", err=True)
-            raise typer.Exit(2) from None
-
-    return run
 
 
 @app.callback(invoke_without_command=True)
@@ -60,7 +44,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 @app.command("train")
-@_says_what_went_wrong
+@says_what_went_wrong
 @with_plan_options
 def train_command(
     choices: dict[str, Any],
@@ -148,50 +132,8 @@ def _summary(plan: Plan, result: TrainingResult, seconds: float, folder: RunFold
     }
 
 
-@app.command("account")
-@_says_what_went_wrong
-def account_command(
-    budgets: Annotated[str, typer.Option(help="Local budgets, as for train.")] = "uniform2",
-    users: Annotated[int, typer.Option(help="Number of users.")] = 10_000,
-    dimensions: Annotated[int, typer.Option(help="Coordinates of a report.")] = 7850,
-    rounds: Annotated[int, typer.Option(help="Rounds with the same participants.")] = 40,
-    delta: Annotated[float, typer.Option(help="Delta of the user-level guarantees.")] = 3.6e-5,
-    levels: Annotated[str, typer.Option(help="Levels of a coded report, 2 to 256, or 'continuous'.")] = "256",
-    delta_s: Annotated[float, typer.Option(help="Delta at which bounds a coordinate are compared.")] = 1e-8,
-    colluders: Annotated[int, typer.Option(help="Users who tell the adversary what they reported.")] = 0,
-    seed: Annotated[int, typer.Option(help="Seed of the budgets.")] = 1,
-    plot: Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Say what is proved about the central privacy of a population, and what the literature would claim."""
-    plan = Plan(budgets=budgets, users=users, levels=int(levels) if levels.isdigit() else levels, seed=seed)
-    question = Question(dimensions, rounds, delta, delta_s, plan.coded_levels, colluders)
-    began = time.perf_counter()
-    with display.working() as show:
-        result = account(plan.population_budgets(), question, show)
-    answer = _account_as_dict(result) | {"seconds": time.perf_counter() - began}
-    if plot is not None:
-        draw_account(result, plot)
-    display.account(answer)
-    if as_json:
-        typer.echo(json.dumps(answer))
-
-
-def _account_as_dict(result: Account) -> dict[str, Any]:
-    """The account as plain values."""
-    levels = {"dimension": result.dimension, "round": result.round, "total": result.total}
-    personal = zip(result.personal_local.tolist(), result.personal_central.tolist(), strict=True)
-    return {
-        "certified": {name: {"epsilon": part.epsilon, "delta": part.delta} for name, part in levels.items()},
-        "neighbours": result.dimension.neighbours,
-        "published": result.published,
-        "lower": {"dimension": result.lower},
-        "personal": [{"local": local, "central": central} for local, central in personal],
-    }
-
-
 @data_app.command("get")
-@_says_what_went_wrong
+@says_what_went_wrong
 def data_get(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES[1:])}.")],
     source: Annotated[str | None, typer.Option(help="official, npm or debian (default: the first that works).")] = None,

@@ -21,8 +21,7 @@ PAPER = np.linspace(0.05, 1, 10_000)
 )
 def test_golden_user_level(levels, rounds, lower, upper):
     epsilon = certify(PAPER, delta=3.6e-5, dimensions=7_850, rounds=rounds, levels=levels).epsilon
-    # The lower figures are printed to three digits: 1.876 and 17.37.
-    assert lower - 0.04 <= epsilon <= upper
+    assert lower <= epsilon <= upper
 
 
 def test_convex_minorant():
@@ -40,8 +39,6 @@ def test_convex_minorant():
 
 def test_convex_minorant_of_convex_points_is_themselves():
     x = np.exp(np.linspace(-1, 1, 31))
-    y = np.maximum(1 - x, 0) + 0.1 * np.exp(-x)
-    y = np.minimum(y, 1 - 0.2 * x / x[-1])
     hull = _convex_minorant(x, np.exp(-x))
     np.testing.assert_allclose(hull, np.exp(-x), rtol=1e-12)
 

@@ -1,0 +1,123 @@
+"""Commands of the accountant: account and plan."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apes import display
+from apes.accounting.account import Account, Question, account
+from apes.accounting.planner import Answer, Goal, fewest_users, largest_cap, most_rounds
+from apes.budgets import make_budgets
+from apes.cli_shared import Json, says_what_went_wrong
+from apes.errors import ParameterError
+from apes.picture import draw_account
+from apes.plan import Plan
+
+Budgets = Annotated[str, typer.Option(help="Local budgets, as for train.")]
+Users = Annotated[int, typer.Option(help="Number of users.")]
+Dimensions = Annotated[int, typer.Option(help="Coordinates of a report.")]
+Levels = Annotated[str, typer.Option(help="Levels of a coded report, 2 to 256, or 'continuous'.")]
+Seed = Annotated[int, typer.Option(help="Seed of the budgets.")]
+
+
+@says_what_went_wrong
+def account_command(
+    budgets: Budgets = "uniform2",
+    users: Users = 10_000,
+    dimensions: Dimensions = 7850,
+    rounds: Annotated[int, typer.Option(help="Rounds with the same participants.")] = 40,
+    delta: Annotated[float, typer.Option(help="Delta of the user-level guarantees.")] = 3.6e-5,
+    levels: Levels = "256",
+    delta_s: Annotated[float, typer.Option(help="Delta at which bounds a coordinate are compared.")] = 1e-8,
+    colluders: Annotated[int, typer.Option(help="Users who tell the adversary what they reported.")] = 0,
+    seed: Seed = 1,
+    plot: Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what is proved about the central privacy of a population, and what the literature would claim."""
+    plan = _plan(budgets, users, levels, seed)
+    question = Question(dimensions, rounds, delta, delta_s, plan.coded_levels, colluders)
+    began = time.perf_counter()
+    with display.working() as show:
+        result = account(plan.population_budgets(), question, show)
+    answer = _account_as_dict(result) | {"seconds": time.perf_counter() - began}
+    if plot is not None:
+        draw_account(result, plot)
+    display.account(answer)
+    if as_json:
+        typer.echo(json.dumps(answer))
+
+
+def _account_as_dict(result: Account) -> dict[str, Any]:
+    """The account as plain values."""
+    levels = {"dimension": result.dimension, "round": result.round, "total": result.total}
+    personal = zip(result.personal_local.tolist(), result.personal_central.tolist(), strict=True)
+    return {
+        "certified": {name: {"epsilon": part.epsilon, "delta": part.delta} for name, part in levels.items()},
+        "neighbours": result.dimension.neighbours,
+        "published": result.published,
+        "lower": {"dimension": result.lower},
+        "personal": [{"local": local, "central": central} for local, central in personal],
+    }
+
+
+@says_what_went_wrong
+def plan_command(
+    target_epsilon: Annotated[float, typer.Option(help="Largest certified epsilon of a user over all rounds.")],
+    delta: Annotated[float, typer.Option(help="Delta of the guarantee, at least 1e-11.")],
+    solve: Annotated[str, typer.Option(help="What to find: cap (on budgets), users or rounds.")],
+    budgets: Budgets = "uniform2",
+    users: Users = 10_000,
+    dimensions: Dimensions = 7850,
+    rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,
+    levels: Levels = "256",
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Find the cap on budgets, the users or the rounds that reach a target."""
+    plan = _plan(budgets, users, levels, seed)
+    goal = Goal(target_epsilon, delta, dimensions, rounds, plan.coded_levels)
+    searches = {
+        "cap": lambda: largest_cap(plan.population_budgets(), goal),
+        "users": lambda: fewest_users(lambda n: make_budgets(budgets, n, seed), goal),
+        "rounds": lambda: most_rounds(plan.population_budgets(), goal),
+    }
+    if solve not in searches:
+        raise ParameterError(f"solve must be one of {', '.join(searches)}; got {solve!r}")
+    began = time.perf_counter()
+    with display.working() as show:
+        show(f"searching for {solve}")
+        answer = searches[solve]()
+    result = _answer_as_dict(answer, solve, goal) | {"seconds": time.perf_counter() - began}
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        typer.echo(_answer_in_words(answer, solve, goal))
+    if answer.value is None:
+        raise typer.Exit(1)
+
+
+def _plan(budgets: str, users: int, levels: str, seed: int) -> Plan:
+    return Plan(budgets=budgets, users=users, levels=int(levels) if levels.isdigit() else levels, seed=seed)
+
+
+def _answer_as_dict(answer: Answer, solve: str, goal: Goal) -> dict[str, Any]:
+    return {
+        "solve": solve,
+        "feasible": answer.value is not None,
+        "answer": answer.value,
+        "certified": None if answer.epsilon is None else {"epsilon": answer.epsilon, "delta": goal.delta},
+        "target": {"epsilon": goal.epsilon, "delta": goal.delta},
+        "advice": answer.advice,
+    }
+
+
+def _answer_in_words(answer: Answer, solve: str, goal: Goal) -> str:
+    if answer.value is None:
+        return f"epsilon {goal.epsilon:g} at delta {goal.delta:g} is out of reach: {answer.advice}"
+    words = {"cap": "cap budgets at {:.4g}", "users": "{:,.0f} users are enough", "rounds": "{:,.0f} rounds fit"}
+    found = words[solve].format(answer.value)
+    return f"{found}: certified epsilon {answer.epsilon:.4g} at delta {goal.delta:g} for every user"

@@ -1,0 +1,265 @@
+"""The audit: silent on the real pipeline, loud on pipelines that are weaker than certified."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+import apes.audit
+from apes.audit import AuditResult, audit, audited_epsilon, clopper_pearson
+from apes.budgets import make_budgets
+from apes.client.randomizer import CodedClipLaplace
+from apes.errors import ParameterError, RegimeError
+
+SMALL = {"dimensions": 3, "trials": 2000, "levels": 16, "delta": 1e-5, "seed": 3}
+# Audits of one user at 1.0: what 200,000 trials show of it, the worst of six seeds being 0.972, 0.955, 0.886, 0.835.
+LONE = {"dimensions": 1, "trials": 200_000, "delta": 1e-6, "seed": 1}
+
+
+def run_at(monkeypatch, budgets_run):
+    """Replace the randomizer by one that runs at other budgets than it is told."""
+
+    class Weaker(CodedClipLaplace):
+        def prepare(self, budgets):
+            return super().prepare(budgets_run(budgets))
+
+    monkeypatch.setattr(apes.audit, "CodedClipLaplace", Weaker)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "dimensions", "trials", "levels", "delta"),
+    [
+        ([1.0], 2, 20_000, 256, 1e-6),
+        ([2.0, 0.5], 2, 20_000, 2, 1e-6),
+        ([1.0] * 20, 10, 5000, 256, 1e-5),
+        ([1.0] * 20, 10, 10_000, 3, 0.01),
+        ([5.0] + [0.1] * 30, 5, 5000, 17, 1e-3),
+        (make_budgets("uniform2", 200, 1), 20, 2000, 256, 1e-5),
+        ([60.0, 40.0], 2, 1000, 256, 1e-6),
+        ([1e-9] * 3, 2, 1000, 256, 1e-6),
+        ([1.0] * 3, 7850, 4, 256, 1e-6),
+    ],
+    ids=["alone", "pair", "twenty", "twenty, large delta", "one careless", "uniform2", "huge", "tiny", "wide"],
+)
+def test_certificates_stand_the_audit(budgets, dimensions, trials, levels, delta):
+    result = audit(np.array(budgets), dimensions=dimensions, trials=trials, levels=levels, delta=delta, seed=1)
+    assert 0 <= result.coordinate_audited <= result.coordinate_certified
+    assert 0 <= result.user_audited <= result.user_certified
+    assert result.passed
+
+
+@pytest.mark.parametrize("levels", [2, 4])
+@pytest.mark.parametrize("budget", [0.5, 1.0, 2.0])
+def test_a_lone_users_budget_is_found_to_5_percent(levels, budget):
+    # A smaller budget takes more trials: the relative error falls like 1 / (budget sqrt(trials)).
+    trials = {"trials": 800_000 if budget < 1 else 200_000}
+    result = audit(np.array([budget]), levels=levels, **{**LONE, **trials})
+    assert 0.95 * budget < result.coordinate_audited <= budget
+
+
+@pytest.mark.parametrize(
+    ("levels", "claimed"), [(2, 0.97), (4, 0.95), (16, 0.88), (256, 0.8)], ids=lambda value: str(value)
+)
+def test_a_lone_user_run_at_a_larger_budget_than_claimed_is_found_out(monkeypatch, levels, claimed):
+    assert audit(np.array([claimed]), levels=levels, **LONE).passed
+    run_at(monkeypatch, lambda budgets: budgets / claimed)
+    result = audit(np.array([claimed]), levels=levels, **LONE)
+    assert not result.passed
+    assert result.coordinate_audited > result.coordinate_certified
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_few_users_run_at_a_budget_10_percent_too_large_are_found_out(monkeypatch, n):
+    options = {"dimensions": 2, "trials": 500_000, "levels": 2, "delta": 1e-6, "seed": 1}
+    assert audit(np.full(n, 0.9), **options).passed
+    run_at(monkeypatch, lambda budgets: budgets / 0.9)
+    result = audit(np.full(n, 0.9), **options)
+    assert not result.passed
+
+
+def test_a_breach_at_the_user_level_alone_is_found_out():
+    # Coordinates that are fine one by one, and too many of them.
+    sound = AuditResult(10, 2, 0.1, 0.999, 0.5, 1.0, 0.5, 1.0)
+    assert sound.passed
+    assert not dataclasses.replace(sound, user_audited=1.1).passed
+    assert not dataclasses.replace(sound, coordinate_audited=1.1).passed
+    assert not dataclasses.replace(sound, coordinate_audited=math.nan).passed
+
+
+def test_the_user_level_finds_a_larger_budget_too(monkeypatch):
+    run_at(monkeypatch, lambda budgets: budgets / 0.9)
+    result = audit(np.array([0.9]), **{**LONE, "dimensions": 2, "levels": 2})
+    assert result.user_audited > result.user_certified > 1.7
+
+
+@pytest.mark.parametrize("n", [5, 20])
+def test_in_a_crowd_a_large_delta_finds_out_what_a_tiny_one_cannot(monkeypatch, n):
+    options = {"dimensions": 10, "trials": 10_000, "seed": 1}
+    assert audit(np.full(n, 0.5), delta=0.02, **options).passed
+    run_at(monkeypatch, lambda budgets: 2 * budgets)
+    assert audit(np.full(n, 0.5), delta=1e-5, **options).passed
+    assert not audit(np.full(n, 0.5), delta=0.02, **options).passed
+
+
+def test_others_who_do_not_perturb_do_not_hide_anybody(monkeypatch):
+    budgets = np.full(100, 0.5)
+    budgets[37] = 1.0
+    options = {"dimensions": 5, "trials": 2000, "levels": 17, "delta": 1e-5, "seed": 1}
+    assert audit(budgets, **options).passed
+    run_at(monkeypatch, lambda budgets: np.where(budgets == 1.0, 1.0, 60.0))
+    result = audit(budgets, **options)
+    assert not result.passed
+    assert result.coordinate_audited > 0.5 > 2 * result.coordinate_certified
+
+
+def laws_of_counts(n, budget, levels):
+    """Law of the counts in each world, by going through all reports; the levels have a middle one."""
+
+    def law(j):
+        weights = np.exp(-budget * np.abs(np.arange(levels) - j) / (levels - 1))
+        return weights / weights.sum()
+
+    laws = ({}, {})
+    centre = law(levels // 2)
+    for reports in itertools.product(range(levels), repeat=n):
+        counts = tuple(np.bincount(reports, minlength=levels))
+        others = math.prod(centre[k] for k in reports[1:])
+        for world, end in zip(laws, (levels - 1, 0), strict=True):
+            world[counts] = world.get(counts, 0.0) + law(end)[reports[0]] * others
+    return laws
+
+
+def exact_epsilon(laws, delta):
+    """Smallest epsilon with sum of (P - exp(epsilon) P')_+ <= delta, by bisection."""
+    one, other = laws
+    low, high = 0.0, 10.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        excess = sum(max(0.0, one[counts] - math.exp(middle) * other[counts]) for counts in one)
+        low, high = (middle, high) if excess > delta else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize(("n", "delta"), [(2, 0.01), (4, 0.05), (6, 0.02)])
+def test_the_attack_on_a_crowd_comes_close_to_the_exact_divergence(n, delta):
+    exact = exact_epsilon(laws_of_counts(n, 2.0, 3), delta)
+    result = audit(np.full(n, 2.0), dimensions=1, trials=300_000, levels=3, delta=delta, seed=1)
+    assert 0.9 * exact < result.coordinate_audited <= exact
+
+
+@pytest.mark.parametrize("trials", [1, 7, 1000, 500_000])
+@pytest.mark.parametrize("failure", [1.25e-4, 0.025, 0.3])
+def test_clopper_pearson_agrees_with_scipy(trials, failure):
+    hits = np.unique([0, 1, trials // 3, trials - 1, trials])
+    lower, upper = clopper_pearson(hits, trials, failure)
+    for k, low, high in zip(hits, lower, upper, strict=True):
+        interval = binomtest(int(k), trials).proportion_ci(1 - 2 * failure, method="exact")
+        assert (low, high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+
+
+def randomized_response(epsilon, trials, rng):
+    truth = rng.random((2, trials)) < 1 / (1 + math.exp(-epsilon))
+    return truth[0].astype(float), 1.0 - truth[1]
+
+
+def test_the_bound_is_seldom_above_the_truth():
+    # At most 5e-4 of the audits may be: 5 of 400 or more have a probability of 2e-6.
+    rng = np.random.default_rng(1)
+    bounds = [audited_epsilon(*randomized_response(1.0, 1000, rng), 1e-9) for _ in range(400)]
+    assert sum(bound > 1.0 for bound in bounds) < 5
+    # Power: a mechanism 40 % too weak, which 1000 trials can see now and then.
+    weaker = [audited_epsilon(*randomized_response(1.4, 1000, rng), 1e-9) for _ in range(400)]
+    assert sum(bound > 1.0 for bound in weaker) > 100
+
+
+def test_either_direction_is_found():
+    rng = np.random.default_rng(1)
+    # Scores of 1 occur in one world only, so that world shows itself; from the other side there is little to see.
+    one, other = (rng.random(4000) < 0.05).astype(float), np.zeros(4000)
+    assert audited_epsilon(one, other, 1e-6) > 2
+    assert audited_epsilon(-other, -one, 1e-6) > 2
+
+
+def test_nothing_is_found_where_there_is_nothing():
+    rng = np.random.default_rng(1)
+    assert audited_epsilon(rng.random(4000), rng.random(4000), 1e-6) == 0
+    assert audited_epsilon(np.zeros(2), np.zeros(2), 1e-6) == 0
+
+
+def test_the_trials_that_choose_the_threshold_are_not_those_that_test_it():
+    halves = np.repeat([1.0, 0.0], 2000)
+    assert audited_epsilon(halves, np.zeros(4000), 1e-6) == 0
+    assert audited_epsilon(np.stack([halves, halves], axis=1), np.zeros((4000, 2)), 1e-6) == 0
+    assert audited_epsilon(np.ones(4000), np.zeros(4000), 1e-6) > 5
+
+
+def test_delta_is_taken_off():
+    one, other = np.tile([1.0, 0.0], 1000), np.zeros(2000)
+    found = [audited_epsilon(one, other, delta) for delta in (1e-6, 0.1, 0.4, 0.6)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[1] > found[2] > found[3] == 0
+
+
+def test_same_seed_same_result():
+    budgets = np.linspace(0.5, 2, 5)
+    first = audit(budgets, **SMALL)
+    assert audit(budgets, **SMALL) == first
+    assert audit(budgets, **{**SMALL, "seed": 4}) != first
+
+
+def test_every_trial_draws_anew():
+    attacked = apes.audit._Attacked(np.ones(3), 4, 1)
+    batches = [batch for world in (0, 1) for batch in apes.audit._batches(attacked, world, 9, 4000)]
+    assert [batch.counts.shape for batch in batches] == [*[(8000, 4)] * 4, (4000, 4)] * 2
+    trials = np.concatenate([batch.counts for batch in batches]).reshape(18, -1)
+    assert len({trial.tobytes() for trial in trials}) == 18
+    # Two batches of three uniform reports on four levels agree with probability 1/16; 6 standard errors on top.
+    agreeing = [(a.reshape(-1, 4) == b.reshape(-1, 4)).all(axis=1).sum() for a, b in itertools.combinations(trials, 2)]
+    assert max(agreeing) < 250 + 6 * math.sqrt(250)
+
+
+def test_the_result_says_what_was_asked():
+    seen = []
+    result = audit(np.ones(2), **SMALL, progress=lambda done, total: seen.append((done, total)))
+    assert (result.trials, result.dimensions, result.delta, result.confidence) == (2000, 3, 1e-5, 0.999)
+    assert seen == sorted(seen)
+    assert seen[-1] == (12_000, 12_000)
+    assert dataclasses.asdict(result)["passed"] is True
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dimensions": 0},
+        {"dimensions": 2**15 + 1},
+        {"trials": 1},
+        {"trials": 2**23 + 1},
+        {"trials": 10.5},
+        {"levels": 1},
+        {"levels": 257},
+        {"levels": None},
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"delta": math.nan},
+        {"seed": -1},
+        {"seed": 2**64},
+    ],
+    ids=str,
+)
+def test_parameters_out_of_range_are_refused(change):
+    with pytest.raises(ParameterError, match=next(iter(change))):
+        audit(np.ones(2), **{**SMALL, **change})
+
+
+@pytest.mark.parametrize("budgets", [[], [0.0], [math.nan], [[1.0]]], ids=str)
+def test_budgets_out_of_range_are_refused(budgets):
+    with pytest.raises(ParameterError, match="budgets"):
+        audit(np.array(budgets), **SMALL)
+
+
+def test_a_delta_too_small_to_compose_is_refused_before_any_work():
+    with pytest.raises(RegimeError, match="delta"):
+        audit(np.ones(2), **{**SMALL, "delta": 1e-13, "trials": 2**23})
