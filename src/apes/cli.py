@@ -11,7 +11,7 @@ import typer
 from apes import display
 from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import NEIGHBOURS
-from apes.cli_accounting import account_command, plan_command
+from apes.cli_accounting import account_command, audit_command, plan_command
 from apes.cli_shared import Json, says_what_went_wrong
 from apes.data import NAMES, Dataset, download, load
 from apes.errors import ParameterError
@@ -28,6 +28,7 @@ data_app = typer.Typer(no_args_is_help=True, help="Data sets.")
 app.add_typer(data_app, name="data")
 app.command("account")(account_command)
 app.command("plan")(plan_command)
+app.command("audit")(audit_command)
 
 
 def main() -> None:

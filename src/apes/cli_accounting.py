@@ -1,7 +1,8 @@
-"""Commands of the accountant: account and plan."""
+"""Commands of the accountant: account, plan and audit."""
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from apes import display
 from apes.accounting.account import Account, Question, account
 from apes.accounting.planner import Answer, Goal, fewest_users, largest_cap, most_rounds
+from apes.audit import AuditResult, audit
 from apes.budgets import make_budgets
 from apes.cli_shared import Json, says_what_went_wrong
 from apes.errors import ParameterError
@@ -98,6 +100,50 @@ def plan_command(
         typer.echo(_answer_in_words(answer, solve, goal))
     if answer.value is None:
         raise typer.Exit(1)
+
+
+@says_what_went_wrong
+def audit_command(
+    budgets: Budgets = "uniform2",
+    users: Users = 1_000,
+    dimensions: Dimensions = 50,
+    trials: Annotated[int, typer.Option(help="Repetitions of each of the two worlds.")] = 10_000,
+    delta: Annotated[float, typer.Option(help="Delta of both the audit and the certificate.")] = 1e-5,
+    levels: Levels = "256",
+    seed: Seed = 1,
+    as_json: Json = False,
+) -> None:
+    """Attack the real pipeline on a worst-case pair of datasets; fail loudly if it reveals more than is certified."""
+    plan = _plan(budgets, users, levels, seed)
+    if plan.coded_levels is None:
+        raise ParameterError("levels must be in [2, 256]: the audit attacks coded reports; got 'continuous'")
+    began = time.perf_counter()
+    with display.steps("attacking", "coordinates") as progress:
+        result = audit(
+            plan.population_budgets(),
+            dimensions=dimensions,
+            trials=trials,
+            levels=plan.coded_levels,
+            delta=delta,
+            seed=seed,
+            progress=progress,
+        )
+    answer = asdict(result) | {"seconds": time.perf_counter() - began}
+    typer.echo(json.dumps(answer) if as_json else _audit_in_words(result))
+    if not result.passed:
+        typer.echo("apes: AUDIT FAILED: the pipeline reveals more than is certified", err=True)
+        raise typer.Exit(1)
+
+
+def _audit_in_words(result: AuditResult) -> str:
+    lines = [
+        f"{level}: certified {certified:.4g} {'>=' if certified >= audited else '<'} audited {audited:.4g}"
+        for level, certified, audited in (
+            ("one coordinate", result.coordinate_certified, result.coordinate_audited),
+            ("a user, one round", result.user_certified, result.user_audited),
+        )
+    ]
+    return "\n".join([*lines, f"at delta {result.delta:g}, confidence {result.confidence:g}, {result.trials:,} trials"])
 
 
 def _plan(budgets: str, users: int, levels: str, seed: int) -> Plan:

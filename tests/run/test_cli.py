@@ -163,3 +163,31 @@ def _no_large_files():
 def test_version(apes):
     done = apes("--version")
     assert (done.returncode, done.stdout.count(".")) == (0, 2)
+
+
+def test_audit(apes):
+    options = ["--users", "3", "--budgets", "constant:2", "--levels", "4", "--dimensions", "5", "--trials", "20000"]
+    done = apes("audit", *options, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["passed"]
+    assert 0.5 < result["coordinate_audited"] <= result["coordinate_certified"] <= 2
+    assert 1 < result["user_audited"] <= result["user_certified"] <= 10
+    assert apes("audit", "--levels", "continuous").returncode == 2
+
+
+def test_certified_guarantee_is_charged_and_kept(apes, tmp_path):
+    options = ["train", "--users", "500", "--rounds", "4", "--budgets", "constant:0.2", "--json"]
+    free = json.loads(apes(*options).stdout)["certified"]
+    spent = free["epsilon_by_round"]
+    assert len(spent) == 4
+    assert 0 < spent[0] < spent[1] < spent[2] < spent[3] == free["epsilon"]
+    assert free["delta"] == 1 / 5000
+    limited = json.loads(apes(*options, "--target-epsilon", spent[1] * 1.01).stdout)
+    assert (limited["rounds"], len(limited["accuracy_by_round"])) == (2, 2)
+    assert limited["certified"]["epsilon"] == spent[1]
+    none = apes(*options, "--target-epsilon", spent[0] * 0.5)
+    assert none.returncode == 2
+    assert "not even one round" in none.stderr
+    unproved = json.loads(apes(*options, "--framework", "s-apes").stdout)["certified"]
+    assert (unproved["epsilon"], "couples" in unproved["why"]) == (None, True)

@@ -66,13 +66,13 @@ def echo_probabilities(budgets: Array, shape: float, levels: int | None) -> Arra
     z0 = _row_sum(e, levels)
     ends, middle = float(centre.max()), float(centre.min())
     gamma = norm / z0 * np.exp(-e / 2) * np.minimum(np.exp((b - e) * ends), np.exp((b - e) * middle))
-    slack = 1 + np.exp(np.minimum(e, 700)) * _TABLE_ERROR
+    slack = 1 + np.exp(np.minimum(e, 300)) * _TABLE_ERROR
     return np.asarray(gamma / slack**2 * (1 - 1e-12))
 
 
 def table_error(budget: float) -> float:
     """By how much, relatively, a realised probability of the coded mechanism may exceed the ideal one."""
-    return math.exp(min(budget, 700.0)) * _TABLE_ERROR
+    return math.exp(min(budget, 300.0)) * _TABLE_ERROR
 
 
 def hidden_pair(budget: float, shape: float, levels: int | None) -> HiddenPair:

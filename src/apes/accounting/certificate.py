@@ -56,6 +56,8 @@ class HidingCurve:
 
     def epsilon(self, delta: float, cells: int = _CELLS) -> float:
         """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget."""
+        if self.delta(0.0, cells) <= delta:
+            return 0.0
         low, high = 0.0, self.budget
         for _ in range(_STEPS):
             if high - low <= 1e-5 * high:
