@@ -8,6 +8,7 @@ Users choose their own privacy budgets, perturb their updates, and hide among on
 256
 """
 
+from apes.accounting.guarantee import Guarantee, certify
 from apes.budgets import make_budgets
 from apes.codes import level_probabilities, level_values
 from apes.data import Dataset, download, load, partition
@@ -28,6 +29,7 @@ __all__ = [
     "DataError",
     "Dataset",
     "Framework",
+    "Guarantee",
     "Laplace",
     "ParameterError",
     "Plan",
@@ -38,6 +40,7 @@ __all__ = [
     "TrainingResult",
     "__version__",
     "acceptance_thresholds",
+    "certify",
     "download",
     "level_probabilities",
     "level_values",

@@ -70,7 +70,7 @@ def test_never_below_the_exact_composition_of_a_victim_alone(count, budget):
     for delta in (1e-2, 1e-5, 1e-9):
         epsilon = composed_epsilon(curve, delta, count)
         assert _exact_composition(pair.first, pair.second, count, epsilon) <= delta * (1 + 1e-9)
-        # The check has power: a tenth less is refuted, unless the local budgets already decide.
+        # The check has power: 15 % less is refuted, unless the local budgets already decide.
         if epsilon < 0.95 * count * budget and delta < 1e-2:
             assert _exact_composition(pair.first, pair.second, count, 0.85 * epsilon) > delta
 
@@ -104,3 +104,10 @@ def test_too_small_a_delta():
     curve = hiding_curve(0.8, np.full(20, 0.5), 1e-6, 16)
     with pytest.raises(RegimeError):
         composed_epsilon(curve, SMALLEST_DELTA / 2, 2)
+
+
+@pytest.mark.xfail(reason="the transform's rounding reaches 1e-11 when tens of thousands of uses are composed")
+@pytest.mark.parametrize(("budget", "count", "delta"), [(0.03252172364112674, 59_062, 1e-11)])
+def test_never_below_the_exact_composition_at_the_smallest_delta(budget, count, delta):
+    epsilon = composed_epsilon(_curve(budget, np.empty(0), 0.0, 2), delta, count)
+    assert _two_level_composition(budget, count, epsilon) <= delta * (1 + 1e-6)

@@ -59,7 +59,7 @@ def composed_epsilon(curve: HidingCurve, delta: float, count: int) -> float:
 def _loss_distribution(curve: HidingCurve, delta: float, count: int) -> pld_pmf.PLDPmf:
     """Pessimistic privacy-loss distribution of one use."""
     # Beyond the last point all mass counts as a breach: it must be far below delta in total.
-    last = curve.epsilon(delta / count / 1e4, cells=32)
+    last = max(curve.epsilon(delta / count / 1e4, cells=32), 1e-6 * curve.budget)
     half = (_POINTS - 1) // 2
     step = last / half
     points = np.arange(-half, half + 1)
