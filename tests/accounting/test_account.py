@@ -31,7 +31,7 @@ def test_parts_fit_together():
 
 def test_a_user_with_a_smaller_budget_is_better_protected():
     local, central = personal_curve(SMALL, 1e-8, 256, 0)
-    assert local.size == 24
+    assert local.size == 20
     assert (central < local).all()
     assert central[0] < central[-1] / 5
 

@@ -18,7 +18,7 @@ from apes.parameters import positive, positive_array, whole, within
 from apes.thresholds import MAX_LEVELS
 
 Array = NDArray[np.float64]
-_SHAPES = 5
+_SHAPES = 4
 _CELLS = 128
 _COARSE_CELLS = 32
 _STEPS = 40
