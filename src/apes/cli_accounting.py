@@ -69,7 +69,7 @@ def _account_as_dict(result: Account) -> dict[str, Any]:
 @says_what_went_wrong
 def plan_command(
     target_epsilon: Annotated[float, typer.Option(help="Largest certified epsilon of a user over all rounds.")],
-    delta: Annotated[float, typer.Option(help="Delta of the guarantee, at least 1e-11.")],
+    delta: Annotated[float, typer.Option(help="Delta of the guarantee, at least 1e-9.")],
     solve: Annotated[str, typer.Option(help="What to find: cap (on budgets), users or rounds.")],
     budgets: Budgets = "uniform2",
     users: Users = 10_000,

@@ -69,7 +69,7 @@ class Plan:
             default whichever suits the noise.
         sparsifier: ``top-b``, ``random-b`` or ``threshold``, for the S-APES frameworks.
         keep: Fraction of reports a sparsifier keeps, in (0, 1] (0.2); a threshold is set at (1 - keep) C.
-        delta: Delta of the certified central guarantee, in [1e-11, 1) (default 1 / 10 n).
+        delta: Delta of the certified central guarantee, in [1e-9, 1) (default 1 / 10 n).
         target_epsilon: Stop before the round after which the certified epsilon of a user would exceed it.
         seed: Seed of the simulation, in [0, 2^64).
     """

@@ -17,7 +17,7 @@ class Accountant:
         budgets: Local budgets of all users, per coordinate and round.
         dimensions: Coordinates of a report.
         rounds: Most rounds that may run.
-        delta: Of the guarantee, in [1e-11, 1).
+        delta: Of the guarantee, in [1e-9, 1).
         levels: Levels of coded reports, or None for continuous ones.
         target: Largest epsilon allowed, or None.
     """

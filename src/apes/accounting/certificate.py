@@ -22,6 +22,8 @@ _SHAPES = 4
 _CELLS = 128
 _COARSE_CELLS = 32
 _STEPS = 40
+# Larger budgets get the local guarantee: exp of them, and of more, would leave the range of floating point.
+_LARGEST = 300.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,8 @@ class HidingCurve:
             return min(1.0, -math.expm1(t) + math.exp(t) * self.delta(-t, cells))
         if t >= self.budget:
             return 0.0
+        if self.budget > _LARGEST:
+            return 1.0
         # Realised probabilities are within a factor 1 + eta of the ideal ones on both sides of the ratio.
         eta = self.table_error
         ideal = float(self.masses @ excess(self.pair, t - 2 * math.log1p(eta), self.sizes, cells))
@@ -76,6 +80,8 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
         delta: Where the curve is to be good, in (0, 1); it is valid everywhere.
         levels: K of coded reports, or None for continuous ones.
     """
+    if budget > _LARGEST:
+        return _curve(budget, np.empty(0), 0.0, levels)
     uniform, *shaped = (_curve(budget, others, shape, levels) for shape in np.linspace(0, budget, _SHAPES))
     t = uniform.epsilon(delta, _COARSE_CELLS)
     return min([uniform, *shaped], key=lambda curve: curve.delta(t, _COARSE_CELLS))

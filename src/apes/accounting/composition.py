@@ -19,8 +19,11 @@ Array = NDArray[np.float64]
 _POINTS = 121
 # Mass that the tails of the composed law may lose; it is counted as a breach.
 _TRUNCATED = 1e-4
-# The composed law is found by a transform whose rounding is not bounded: below this delta its figures are not certain.
-SMALLEST_DELTA = 1e-11
+# The composed law comes from a transform of at most 2^22 entries, each off by 8 log2 of that in units of 2^-53, raised
+# to the power of the count. In L2, and so in L1 over a window of 20 standard deviations, the law is off by at most
+# 8 times count times that: this much delta is set aside.
+_ROUNDING_A_USE = 8 * 8 * 22 * 2.0**-53
+SMALLEST_DELTA = 1e-9
 
 
 class Composer:
@@ -28,7 +31,7 @@ class Composer:
 
     Args:
         curve: Divergence of one coordinate of one round.
-        delta: In [1e-11, 1); below, the rounding of the composition is not under control.
+        delta: At least 1e-9 and twice what rounding may hide (1e-7 for 320,000 uses).
         largest: Most uses that will be asked for, at least 1.
 
     Raises:
@@ -36,17 +39,19 @@ class Composer:
     """
 
     def __init__(self, curve: HidingCurve, delta: float, largest: int) -> None:
-        if delta < SMALLEST_DELTA:
-            raise RegimeError(f"composition is certain for delta of at least {SMALLEST_DELTA:g}, got {delta:g}")
-        self._curve, self._delta, self._largest = curve, delta, whole("largest", largest, 1)
+        smallest = max(SMALLEST_DELTA, 2 * _ROUNDING_A_USE * whole("largest", largest, 1))
+        if not delta >= smallest:
+            raise RegimeError(f"composing {largest:,} uses is certain for delta >= {smallest:.2g}, got {delta:g}")
+        self._curve, self._delta, self._largest = curve, delta, largest
         self._pmf = _loss_distribution(curve, delta, largest)
 
     def epsilon(self, count: int) -> float:
         """Epsilon of ``count`` uses, in [1, largest]; never more than the local budgets add up to."""
         count = whole("count", count, 1, self._largest)
+        available = self._delta * (1 - 2 * _TRUNCATED) - count * _ROUNDING_A_USE
         composed = self._pmf.self_compose(count, tail_mass_truncation=self._delta * _TRUNCATED)
-        epsilon = float(composed.get_epsilon_for_delta(self._delta * (1 - 2 * _TRUNCATED)))
-        while composed.get_delta_for_epsilon(epsilon) > self._delta:
+        epsilon = float(composed.get_epsilon_for_delta(available))
+        while composed.get_delta_for_epsilon(epsilon) > available * (1 + 1e-9):
             epsilon = math.nextafter(epsilon, math.inf) * (1 + 1e-9)
         return min(epsilon, count * self._curve.budget)
 

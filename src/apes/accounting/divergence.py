@@ -68,7 +68,13 @@ def excess(pair: HiddenPair, t: float, sizes: NDArray[np.int64], cells: int) -> 
     if theta > 0:
         # A proved fallback: max(0, s) <= exp(theta s) / (e theta).
         totals = np.minimum(totals, 1 / (math.e * theta))
-    return np.asarray(np.exp(np.minimum(sizes * log_moment, 700.0)) * totals / sizes * _SAFETY)
+    # L is a difference, off by up to `shift`. Were every L larger by it, E[(S + m shift)_+] would be at most
+    # M^m exp(theta m shift) (E~[S_+ exp(-theta S)] + m shift).
+    shift = 8 * _UNIT * float((pair.highest + math.exp(t) * pair.reverse_highest).max())
+    grown = np.exp(np.minimum(sizes * (log_moment + theta * shift), 700.0))
+    bounds = grown * (totals / sizes + shift) * _SAFETY
+    # f decreases in m (Jensen), so f(1) bounds all of them.
+    return np.asarray(np.minimum(bounds, float(lattice.masses @ np.maximum(points, 0)) * _SAFETY + shift))
 
 
 def _length(lattice: _Lattice, weights: Array, largest: int) -> int:
@@ -153,6 +159,7 @@ def _beyond(points: Array, weights: Array, m: int, window: float) -> float:
     """Bound of E[S exp(-theta S); S >= window], S the tilted sum: W exp(-l W) M(l)^m for any l >= 1 / W."""
     if m * points.max() < window:
         return 0.0
+    points, weights = points[weights > 0], weights[weights > 0]
     variance = float(weights @ points**2)
     best = math.inf
     for factor in (0.5, 1.0, 2.0):

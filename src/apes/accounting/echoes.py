@@ -38,7 +38,9 @@ def echo_law(probabilities: Array) -> tuple[NDArray[np.int64], Array]:
     n = 1 << math.ceil(math.log2(min(width, probabilities.size + 1) + 2))
     law = np.maximum(_law_of_sum(values, counts, start, n), 0)
     steps = np.concatenate([np.linspace(-_LOWEST, -5, 15), np.linspace(-5, 5, _BLOCKS)[1:]])
-    ends = np.unique(np.clip(np.floor(mean + deviation * steps) - start, 0, n - 1)).astype(int)
+    # A few whole numbers further down: where M hardly varies, standard deviations say little.
+    edges = np.append(mean + deviation * steps, mean - _LOWEST * deviation - 7)
+    ends = np.unique(np.clip(np.floor(edges) - start, 0, n - 1)).astype(int)
     # What was wrapped into the window from above counts as less than it is, which is safe. Rounding is added to each
     # block, so that the masses add up to a little more than 1.
     masses = np.add.reduceat(law, ends) + np.diff(np.append(ends, n)) * _rounding(n, values.size, mean)
@@ -56,9 +58,10 @@ def _chernoff(values: Array, counts: NDArray[np.int64], low: int) -> float:
     """Bound of P(M < low): min over l of exp(l low) E exp(-l M)."""
     if low == 0:
         return 0.0
-    rates = np.geomspace(1e-3, 10, 60)
-    logs = [float(rate * low + counts @ np.log1p(values * math.expm1(-rate))) for rate in rates.tolist()]
-    return math.exp(min(0.0, min(logs)))
+    rates = np.geomspace(1e-3, 40, 80)
+    logs = [float(rate * low + counts @ np.log(1 - values + values * math.exp(-rate))) for rate in rates.tolist()]
+    # A logarithm is off by a unit or two a user.
+    return math.exp(min(0.0, min(logs) + 4 * _UNIT * float(counts.sum())))
 
 
 def _rounded_down(probabilities: Array) -> tuple[Array, NDArray[np.int64]]:
@@ -74,9 +77,11 @@ def _rounded_down(probabilities: Array) -> tuple[Array, NDArray[np.int64]]:
 def _law_of_sum(values: Array, counts: NDArray[np.int64], start: int, n: int) -> Array:
     """P(M = start + i) for i in 0 .. n - 1; what lies outside the window is wrapped into it."""
     angles = 2 * np.pi * np.arange(n // 2 + 1) / n
-    rotation = np.exp(-1j * angles)
-    logs = np.zeros(angles.size, dtype=np.complex128)
+    half_sine, sine, cosine = np.sin(angles / 2) ** 2, np.sin(angles), np.cos(angles)
+    size, phase = np.zeros(angles.size), angles * start
     with np.errstate(divide="ignore"):
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            logs += count * np.log1p(value * (rotation - 1))
-    return np.fft.irfft(np.exp(logs + 1j * angles * start), n)
+            # log(1 - g + g exp(-i a)) in parts: its modulus without forming 1 + something small.
+            size += count * 0.5 * np.log1p(np.maximum(-4 * value * (1 - value) * half_sine, -1))
+            phase -= count * np.arctan2(value * sine, 1 - value + value * cosine)
+    return np.fft.irfft(np.exp(size) * np.exp(1j * phase), n)

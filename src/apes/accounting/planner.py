@@ -30,7 +30,7 @@ class Goal:
 
     Attributes:
         epsilon: Largest certified central epsilon of a user over all rounds, in (0, inf).
-        delta: In [1e-11, 1).
+        delta: In [1e-9, 1).
         dimensions: Coordinates of a report.
         rounds: Rounds of training.
         levels: Levels of coded reports, or None for continuous ones.
