@@ -24,6 +24,7 @@ from apes.analyzer.expected import law_at_zero, pooled_channel
 from apes.client.pipeline import Client
 from apes.client.randomizer import CodedClipLaplace
 from apes.codes import level_probabilities
+from apes.errors import ProtocolError
 from apes.messages import CountedBatch
 from apes.parameters import positive_array, whole
 from apes.population import InMemoryPopulation, UserBlock
@@ -251,7 +252,8 @@ def _batches(attacked: _Attacked, world: int, trials: int, dimensions: int) -> I
         blocks = BlockQueue(population, _USERS_AT_ONCE)
         weights = np.zeros((1, width), dtype=np.float32)
         batch = collect(client, counter, weights, blocks, source, os.cpu_count() or 1)
-        assert isinstance(batch, CountedBatch)
+        if not isinstance(batch, CountedBatch):
+            raise ProtocolError("the audit attacks counts; the shuffler released something else")
         yield batch
 
 

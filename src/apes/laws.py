@@ -9,6 +9,7 @@ The textbook forms subtract nearly equal numbers when epsilon is small. Here eac
 of terms of one sign, or a difference that is shown to lose only a small factor.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,7 +32,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value: identity is the only ==
-class _Law:
+class _Law(ABC):
     """What the laws share: checked parameters, and a density proportional to exp(-|z - g| / lam)."""
 
     location: float | Array
@@ -71,9 +72,9 @@ class _Law:
         log_density = -np.abs(z - self.location) / self.scale - np.log(self._mass() * self.scale)
         return np.where((low <= z) & (z <= high), log_density, -np.inf)
 
+    @abstractmethod
     def ppf(self, q: ArrayLike) -> Array:
         """Return the quantile of q in [0, 1]."""
-        raise NotImplementedError
 
     def rvs(self, size: int | tuple[int, ...] | None, rng: np.random.Generator) -> Array:
         """Draw finite reports by inversion; size None draws one per parameter. Not cryptographic."""

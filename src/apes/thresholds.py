@@ -25,7 +25,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.compiled import compiled
+from apes.compiled import compiled, inlined
 from apes.errors import ParameterError
 from apes.parameters import positive_array, whole
 from apes.wide import ONE, ZERO, add, divide_small, fraction_product, subtract, times_word
@@ -65,6 +65,15 @@ def acceptance_thresholds(budgets: NDArray[np.float64], levels: int) -> NDArray[
         if not _is_private_exactly(table[user], float(budgets[user])):
             raise ParameterError(f"budgets[{user}] = {float(budgets[user])!r} gives no exact table at {levels} levels")
     return table
+
+
+@inlined
+def proposal_mask(levels: int) -> int:
+    """Low bits that hold a proposal: the smallest 2^b - 1 >= levels - 1."""
+    mask = 1
+    while mask < levels - 1:
+        mask = 2 * mask + 1
+    return mask
 
 
 @compiled

@@ -18,8 +18,9 @@ which spares a test for negative indices: 4 ns a draw against 9 in one loop.
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.compiled import compiled, inlined
+from apes.compiled import compiled
 from apes.randomness import philox
+from apes.thresholds import proposal_mask
 
 _TIE = np.uint64(0x80000000)
 # How a 32-bit word is cut: 8 bits of proposal, 11 of rounding, 13 of acceptance. With more bits for one of the last two
@@ -114,15 +115,6 @@ def _first_words(words: NDArray[np.uint32], place: Place, key: Key) -> None:
         words[_FOUR * i + np.uint64(3)] = np.uint32(d)
 
 
-@inlined
-def _mask(levels: int) -> int:
-    """Low bits that hold a proposal: the smallest 2^b - 1 >= levels - 1."""
-    mask = 1
-    while mask < levels - 1:
-        mask = 2 * mask + 1
-    return mask
-
-
 @compiled
 def _propose(
     updates: NDArray[np.float32],
@@ -138,7 +130,7 @@ def _propose(
     A distance of _NEVER marks what the word alone does not decide: a proposal past the last level, or a tie
     in the rounding.
     """
-    mask = np.int32(_mask(levels))
+    mask = np.int32(proposal_mask(levels))
     scale = np.float32((levels - 1) / (2 * clip))
     top = np.float32(levels - 1)
     half = np.float32(0.5) * top
@@ -207,7 +199,7 @@ def _retry(
     codes: NDArray[np.uint8],
 ) -> int:
     """Attempts 1 to 4 by their leading bits; what ties or is never accepted becomes rare."""
-    mask = np.int32(_mask(levels))
+    mask = np.int32(proposal_mask(levels))
     last = np.int32(levels - 1)
     still_open = np.arange(pending.size + 1).astype(np.uint32)
     count, found = np.uint64(pending.size), np.uint64(rare_count)
@@ -243,7 +235,7 @@ def _settle(
 ) -> np.uint8:
     """Draw a coordinate from its first word on, attempt by attempt; ties are looked into."""
     levels = row.size
-    mask = np.uint64(_mask(levels))
+    mask = np.uint64(proposal_mask(levels))
     index = place[2] + np.uint64(i)
     top = np.float32(levels - 1)
     t = min(max(update * np.float32((levels - 1) / (2 * clip)) + np.float32(0.5) * top, np.float32(0)), top)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from apes.compiled import compiled
 from apes.randomness import SystemSource
-from apes.thresholds import acceptance_thresholds
+from apes.thresholds import acceptance_thresholds, proposal_mask
 
 _FAILURE_BITS = 80
 _WORDS_AT_ONCE = 1 << 20
@@ -94,9 +94,7 @@ def _first_accepted(
 ) -> None:
     """Run through all attempts of every coordinate, keeping the first accepted proposal without a branch."""
     levels = row.size
-    mask = 1
-    while mask < levels - 1:
-        mask = 2 * mask + 1
+    mask = proposal_mask(levels)
     for i in range(rounded.size):
         kept, done = np.int64(0), np.int64(0)
         for a in range(draws.shape[1]):

@@ -176,7 +176,8 @@ def _gather(collection: Collection, roads: Mapping[str, _Road], staging: Path, r
 def _install(file: IdxFile, staging: Path, target: Path) -> None:
     """Put a checked file in place of what was there under its name, gzipped or not."""
     arrived = _present(staging, file)
-    assert arrived is not None, "only called once every file has arrived"
+    if arrived is None:
+        raise DataError(f"{file.name} vanished from {staging} before it could be put in place")
     os.replace(arrived, target / arrived.name)
     for name in {file.name, f"{file.name}.gz"} - {arrived.name}:
         (target / name).unlink(missing_ok=True)
