@@ -24,6 +24,7 @@ _COARSE_CELLS = 32
 _STEPS = 40
 # Larger budgets get the local guarantee: exp of them, and of more, would leave the range of floating point.
 _LARGEST = 300.0
+_GROUPS = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,8 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
     """
     if budget > _LARGEST:
         return _curve(budget, np.empty(0), 0.0, levels)
-    uniform, *shaped = (_curve(budget, others, shape, levels) for shape in np.linspace(0, budget, _SHAPES))
+    others, counts = _grouped(others)
+    uniform, *shaped = (_curve(budget, others, shape, levels, counts) for shape in np.linspace(0, budget, _SHAPES))
     t = uniform.epsilon(delta, _COARSE_CELLS)
     return min([uniform, *shaped], key=lambda curve: curve.delta(t, _COARSE_CELLS))
 
@@ -97,8 +99,22 @@ def honest_others(budgets: Array, colluders: int, levels: int | None) -> Array:
     return np.asarray(np.sort(budgets)[drop:])
 
 
-def _curve(budget: float, others: Array, shape: float, levels: int | None) -> HidingCurve:
-    echoes, masses = echo_law(echo_probabilities(others, shape, levels))
+def _grouped(budgets: Array) -> tuple[Array, NDArray[np.int64]]:
+    """A few thousand budgets that stand for many, each at least as large as those it stands for, and how many they are.
+
+    A larger budget echoes less often, so this is on the safe side, and what follows does not grow with n.
+    """
+    if budgets.size <= _GROUPS:
+        return budgets, np.ones(budgets.size, dtype=np.int64)
+    ordered = np.sort(budgets)
+    last = np.unique(np.linspace(0, budgets.size - 1, _GROUPS).astype(np.int64))
+    return ordered[last], np.diff(last, prepend=-1)
+
+
+def _curve(
+    budget: float, others: Array, shape: float, levels: int | None, counts: NDArray[np.int64] | None = None
+) -> HidingCurve:
+    echoes, masses = echo_law(echo_probabilities(others, shape, levels), counts)
     eta = 0.0 if levels is None else table_error(budget)
     return HidingCurve(budget, hidden_pair(budget, shape, levels), echoes + 1, masses, eta)
 

@@ -19,23 +19,25 @@ _LOWEST = 12.0
 _UNIT = 2.0**-53
 
 
-def echo_law(probabilities: Array) -> tuple[NDArray[np.int64], Array]:
+def echo_law(probabilities: Array, counts: NDArray[np.int64] | None = None) -> tuple[NDArray[np.int64], Array]:
     """Numbers of echoes and the probabilities with which at least so many are there, from below.
 
     Args:
         probabilities: gamma_i of the honest users that took part, without the victim's; may be empty.
+        counts: How many users have each of them; by default one.
 
     Returns:
         Values m_0 < m_1 < ... and masses adding to at least 1: a law stochastically below that of M.
     """
     if probabilities.size == 0:
         return np.zeros(1, dtype=np.int64), np.ones(1)
-    values, counts = _rounded_down(np.clip(probabilities, 0, 1))
+    users = np.ones(probabilities.size, dtype=np.int64) if counts is None else counts
+    values, counts = _rounded_down(np.clip(probabilities, 0, 1), users)
     mean = float(counts @ values)
     deviation = math.sqrt(float(counts @ (values * (1 - values))))
     start = max(0, math.floor(mean - _WINDOW * deviation - 8))
     width = math.ceil(2 * _WINDOW * deviation + 16)
-    n = 1 << math.ceil(math.log2(min(width, probabilities.size + 1) + 2))
+    n = 1 << math.ceil(math.log2(min(width, int(users.sum()) + 1) + 2))
     law = np.maximum(_law_of_sum(values, counts, start, n), 0)
     steps = np.concatenate([np.linspace(-_LOWEST, -5, 15), np.linspace(-5, 5, _BLOCKS)[1:]])
     # A few whole numbers further down: where M hardly varies, standard deviations say little.
@@ -64,9 +66,10 @@ def _chernoff(values: Array, counts: NDArray[np.int64], low: int) -> float:
     return math.exp(min(0.0, min(logs) + 4 * _UNIT * float(counts.sum())))
 
 
-def _rounded_down(probabilities: Array) -> tuple[Array, NDArray[np.int64]]:
+def _rounded_down(probabilities: Array, users: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
     """At most a few hundred different values, none above the original."""
-    values, counts = np.unique(probabilities, return_counts=True)
+    values, place = np.unique(probabilities, return_inverse=True)
+    counts = np.bincount(place, weights=users, minlength=values.size).astype(np.int64)
     if values.size <= _VALUES:
         return values, counts
     edges = values[np.linspace(0, values.size - 1, _VALUES).astype(int)]
