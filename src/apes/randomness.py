@@ -34,7 +34,6 @@ class Purpose(IntEnum):
     CHOICE = 2
     SHUFFLE = 3
     BUDGETS = 4
-    PARTITION = 5
 
 
 @inlined

@@ -12,7 +12,7 @@ from apes.accounting.guarantee import Guarantee, certify
 from apes.accounting.lower import lower_epsilon
 from apes.accounting.published import PUBLISHED, DeltaConvention, user_apes, user_s_apes
 from apes.errors import RegimeError
-from apes.parameters import positive_array, whole, within
+from apes.parameters import positive_array, within
 
 Array = NDArray[np.float64]
 Progress = Callable[[str], None]
@@ -120,7 +120,7 @@ def published_figures(budgets: Array, delta_s: float, dimensions: int) -> dict[s
     figures["user_apes"] = figures["user_s_apes"] = None
     if numeric is not None:
         delta_c = math.tanh(float(budgets.max()) / 2) * delta_s
-        kept = max(1, whole("dimensions", round(_KEPT * dimensions), 0))
+        kept = max(1, round(_KEPT * dimensions))
         figures["user_apes"] = user_apes(numeric, delta_c, dimensions, DeltaConvention.COORDINATE).epsilon
         figures["user_s_apes"] = user_s_apes(numeric, delta_c, kept, DeltaConvention.COMPOSED).epsilon
     return figures
