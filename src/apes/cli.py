@@ -12,6 +12,7 @@ from apes import display
 from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import NEIGHBOURS
 from apes.cli_accounting import account_command, audit_command, plan_command
+from apes.cli_convergence import converge_command
 from apes.cli_shared import Json, says_what_went_wrong
 from apes.data import NAMES, Dataset, download, load
 from apes.errors import ParameterError
@@ -29,6 +30,7 @@ app.add_typer(data_app, name="data")
 app.command("account")(account_command)
 app.command("plan")(plan_command)
 app.command("audit")(audit_command)
+app.command("converge")(converge_command)
 
 
 def main() -> None:
@@ -75,7 +77,7 @@ def train_command(
                 folder.save(progress)
             show(progress)
 
-        accountant = plan.accountant(plan.population_budgets(), _dimensions(dataset))
+        accountant = plan.accountant(_dimensions(dataset))
         result = train(plan, dataset, threads=threads, resume=reached, accountant=accountant, after_round=after_round)
     summary = _summary(plan, result, time.perf_counter() - began, folder)
     summary["certified"] = _certified(plan, result, accountant)

@@ -69,7 +69,7 @@ class Plan:
             default whichever suits the noise.
         sparsifier: ``top-b``, ``random-b`` or ``threshold``, for the S-APES frameworks.
         keep: Fraction of reports a sparsifier keeps, in (0, 1] (0.2); a threshold is set at (1 - keep) C.
-        delta: Delta of the certified central guarantee, in [1e-9, 1) (default 1 / 10 n).
+        delta: Delta of the certified central guarantee, in [1e-100, 0.5] (default 1 / 10 n).
         target_epsilon: Stop before the round after which the certified epsilon of a user would exceed it.
         seed: Seed of the simulation, in [0, 2^64).
     """
@@ -187,12 +187,12 @@ class Plan:
             return f"{self._sparsifier_name} couples a user's coordinates"
         return None
 
-    def accountant(self, budgets: NDArray[np.float64], dimensions: int) -> Accountant | None:
+    def accountant(self, dimensions: int) -> Accountant | None:
         """What charges the rounds, or None where nothing central is certified (see `why_not_certified`)."""
         if self.why_not_certified is not None:
             return None
-        delta = 1 / (10 * budgets.size) if self.delta is None else self.delta
-        return Accountant(budgets, dimensions, self.rounds, delta, self.coded_levels, self.target_epsilon)
+        delta = 1 / (10 * self.users) if self.delta is None else self.delta
+        return Accountant(dimensions, delta, self.coded_levels, expected_rounds=self.rounds, target=self.target_epsilon)
 
     def event(self, number: int, budgets: NDArray[np.float64], dimensions: int) -> Event:
         """What round ``number`` releases, for the accountant."""

@@ -108,9 +108,11 @@ def train(
     client, calibrator = plan.client(model.dimensions), plan.calibrator()
     optimizer = plan.optimizer(population.budgets)
     progress = Progress(ServerState.start(model.start())) if resume is None else resume
+    if accountant is not None and progress.metrics:
+        accountant.charge(population.budgets, len(progress.metrics))
     with quiet_blas():
         for number in range(len(progress.metrics) + 1, plan.rounds + 1):
-            if accountant is not None and not accountant.allows(number):
+            if accountant is not None and not accountant.allows(population.budgets):
                 break
             began = time.perf_counter()
             source = SimulationSource(plan.seed, number)
@@ -119,7 +121,7 @@ def train(
             batch = collect(client, collector, model.shaped(progress.state.weights), blocks, source, threads)
             state = optimizer.apply(progress.state, calibrator.estimate(batch))
             accuracy, loss = model.evaluate(optimizer.model(state), dataset.test_images, dataset.test_labels)
-            epsilon = None if accountant is None else accountant.epsilon_after(number)
+            epsilon = None if accountant is None else accountant.charge(population.budgets)
             metrics = RoundMetrics(number, accuracy, loss, time.perf_counter() - began, epsilon)
             event = plan.event(number, population.budgets, model.dimensions)
             progress = Progress(state, (*progress.metrics, metrics), (*progress.events, event))

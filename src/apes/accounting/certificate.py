@@ -18,8 +18,9 @@ from apes.parameters import positive, positive_array, whole, within
 from apes.thresholds import MAX_LEVELS
 
 Array = NDArray[np.float64]
-_SHAPES = 4
-_CELLS = 128
+# Shapes tried at first, evenly spaced; then two more around the best.
+_SHAPES = 5
+_CELLS = 192
 _COARSE_CELLS = 32
 _STEPS = 40
 # Larger budgets get the local guarantee: exp of them, and of more, would leave the range of floating point.
@@ -84,9 +85,18 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
     if budget > _LARGEST:
         return _curve(budget, np.empty(0), 0.0, levels)
     others, counts = _grouped(others)
-    uniform, *shaped = (_curve(budget, others, shape, levels, counts) for shape in np.linspace(0, budget, _SHAPES))
+    uniform = _curve(budget, others, 0.0, levels, counts)
     t = uniform.epsilon(delta, _COARSE_CELLS)
-    return min([uniform, *shaped], key=lambda curve: curve.delta(t, _COARSE_CELLS))
+
+    def tried(shape: float) -> tuple[float, float, HidingCurve]:
+        curve = _curve(budget, others, shape, levels, counts)
+        return curve.delta(t, _COARSE_CELLS), shape, curve
+
+    candidates = [(uniform.delta(t, _COARSE_CELLS), 0.0, uniform)]
+    candidates += [tried(shape) for shape in np.linspace(0, budget, _SHAPES)[1:].tolist()]
+    centre, half = min(candidates)[1], budget / (_SHAPES - 1) / 2
+    candidates += [tried(shape) for shape in (centre - half, centre + half) if 0 < shape < budget]
+    return min(candidates)[2]
 
 
 def honest_others(budgets: Array, colluders: int, levels: int | None) -> Array:

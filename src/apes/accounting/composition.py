@@ -1,90 +1,191 @@
 """From one coordinate of one round to a user, and to many rounds.
 
 Each coordinate is shuffled with its own permutation and perturbed independently, so the d coordinates of a round are a
-product, and rounds compose adaptively. The curve of one coordinate becomes a pessimistic privacy-loss distribution by
-connecting its dots (Doroshenko et al. 2022, arXiv:2207.04380), composed by `dp_accounting`.
+product, and rounds compose adaptively. Curves become pessimistic privacy-loss distributions on one lattice (`losses`);
+delta of all of them together is E[(1 - exp(epsilon - S))_+], S the sum of the losses, plus what counts as a breach. The
+sum is tilted to where that matters (`lattice`), so that a tiny delta is as accurate as a large one; its law comes
+from a fast Fourier transform whose error is bounded and added.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
-from dp_accounting.pld import pld_pmf
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from apes.accounting.certificate import HidingCurve
-from apes.errors import RegimeError
+from apes.accounting.lattice import (
+    POWER_ERROR,
+    UNIT,
+    Lattice,
+    Tilted,
+    tail_bound,
+    tilt,
+    transform_error,
+    wrapped,
+)
+from apes.accounting.losses import Dots, dots, losses
+from apes.errors import ParameterError, RegimeError
 from apes.parameters import whole
 
 Array = NDArray[np.float64]
-_POINTS = 121
-# Mass that the tails of the composed law may lose; it is counted as a breach.
-_TRUNCATED = 1e-4
-# The composed law comes from a transform of at most 2^22 entries, each off by 8 log2 of that in units of 2^-53, raised
-# to the power of the count. In L2, and so in L1 over a window of 20 standard deviations, the law is off by at most
-# 8 times count times that: this much delta is set aside. It is an argument about how such transforms round, not a proof
-# about dp_accounting's; errors seen against exact compositions stay hundreds of times below it.
-_ROUNDING_A_USE = 8 * 8 * 22 * 2.0**-53
-SMALLEST_DELTA = 1e-9
+Use = tuple[HidingCurve, int]
+"""A curve and how many times it is used."""
+
+SMALLEST_DELTA = 1e-100
+"""Below it, what is left over by a single use among many would leave the range of floating point."""
+
+# Share of delta that all uses together may leave beyond the last points of their curves.
+_BREACH = 1e-4
+_WINDOW = 9.0
+_LONGEST = 1 << 20
+# theta times the largest sum of losses stays below this, so that exponents are accurate.
+_STEEPEST = 1e5
+_ROUNDING = 1 + 1e-9
 
 
 class Composer:
-    """Certified epsilon of many independent uses of one curve, for any number of uses up to a largest one.
+    """Certified epsilon of many independent uses of one or several curves.
 
     Args:
-        curve: Divergence of one coordinate of one round.
-        delta: At least 1e-9 and twice what rounding may hide (1e-7 for 320,000 uses).
-        largest: Most uses that will be asked for, at least 1.
-
-    Raises:
-        RegimeError: If delta is too small for the composition to be certain.
+        delta: In [1e-100, 1).
+        expected: About how many uses there will be in all; curves are evaluated as far as these need. Any number of
+            uses is answered soundly.
     """
 
-    def __init__(self, curve: HidingCurve, delta: float, largest: int) -> None:
-        smallest = max(SMALLEST_DELTA, 2 * _ROUNDING_A_USE * whole("largest", largest, 1))
-        if not delta >= smallest:
-            raise RegimeError(f"composing {largest:,} uses is certain for delta >= {smallest:.2g}, got {delta:g}")
-        self._curve, self._delta, self._largest = curve, delta, largest
-        self._pmf = _loss_distribution(curve, delta, largest)
+    def __init__(self, delta: float, expected: int) -> None:
+        if not SMALLEST_DELTA <= delta < 1:
+            raise RegimeError(f"delta must be in [{SMALLEST_DELTA:g}, 1) where uses are composed, got {delta!r}")
+        self._delta = delta
+        self._breach = delta * _BREACH / whole("expected", expected, 1)
+        self._dots: dict[HidingCurve, Dots] = {}
 
-    def epsilon(self, count: int) -> float:
-        """Epsilon of ``count`` uses, in [1, largest]; never more than the local budgets add up to."""
-        count = whole("count", count, 1, self._largest)
-        available = self._delta * (1 - 2 * _TRUNCATED) - count * _ROUNDING_A_USE
-        composed = self._pmf.self_compose(count, tail_mass_truncation=self._delta * _TRUNCATED)
-        epsilon = float(composed.get_epsilon_for_delta(available))
-        while composed.get_delta_for_epsilon(epsilon) > available * (1 + 1e-9):
-            epsilon = math.nextafter(epsilon, math.inf) * (1 + 1e-9)
-        return min(epsilon, count * self._curve.budget)
+    def epsilon(self, uses: Sequence[Use]) -> float:
+        """Epsilon of all uses together; never more than the local budgets add up to."""
+        counts: dict[HidingCurve, int] = {}
+        for curve, count in uses:
+            counts[curve] = counts.get(curve, 0) + whole("count", count, 1)
+        if not counts:
+            raise ParameterError("uses must not be empty")
+        local = math.fsum(curve.budget * count for curve, count in counts.items()) * (1 + 4 * UNIT)
+        for curve in counts:
+            if curve not in self._dots:
+                self._dots[curve] = dots(curve, self._breach)
+        return min(local, _Sum([(self._dots[curve], count) for curve, count in counts.items()]).epsilon(self._delta))
 
 
 def composed_epsilon(curve: HidingCurve, delta: float, count: int) -> float:
     """Certified epsilon of ``count`` independent uses of a curve at ``delta``."""
-    return curve.epsilon(delta) if count == 1 else Composer(curve, delta, count).epsilon(count)
+    return curve.epsilon(delta) if count == 1 else Composer(delta, count).epsilon([(curve, count)])
 
 
-def _loss_distribution(curve: HidingCurve, delta: float, count: int) -> pld_pmf.PLDPmf:
-    """Pessimistic privacy-loss distribution of one use."""
-    # Beyond the last point all mass counts as a breach: it must be far below delta in total.
-    last = max(curve.epsilon(delta / count / 1e4, cells=32), 1e-6 * curve.budget)
-    half = (_POINTS - 1) // 2
-    step = last / half
-    points = np.arange(-half, half + 1)
-    positive = np.array([curve.delta(step * k) for k in range(half + 1)])
-    grid = step * points
-    deltas = np.concatenate([(-np.expm1(grid) + np.exp(grid) * positive[np.abs(points)])[:half], positive])
-    deltas = _convex_minorant(np.exp(grid), np.minimum.accumulate(np.minimum(deltas, 1.0)))
-    return pld_pmf.create_pmf_pessimistic_connect_dots(step, points, deltas)
+class _Sum:
+    """The sum of all losses."""
+
+    def __init__(self, uses: list[tuple[Dots, int]]) -> None:
+        # The finest lattice that a curve asks for, as long as the window of the sum stays short.
+        deviation = math.sqrt(sum(count * curve.last**2 for curve, count in uses))
+        self._step = max(min(curve.step for curve, _ in uses), 2 * _WINDOW * deviation / _LONGEST)
+        self._parts: list[tuple[Lattice, int]] = []
+        self._breach = growth = 0.0
+        for curve, count in uses:
+            lattice, breach = losses(curve, self._step)
+            self._parts.append((lattice, count))
+            self._breach += count * breach
+            growth += count * math.log1p(max(float(lattice.masses.sum()) + breach - 1, 0.0))
+        # A breach in one use counts in full, whatever the others: their masses add up to a little more than 1.
+        self._breach *= math.exp(growth) * _ROUNDING
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon found, on the safe side of a bisection."""
+        available = delta - self._breach
+        if available <= 0:
+            return math.inf
+        theta, high = self._steepness(available)
+        law = _TiltedLaw(self._parts, theta)
+        low = 0.0
+        if law.delta(low) <= available:
+            return low
+        while law.delta(high) > available:
+            high = 2 * high + self._step
+            if not math.isfinite(high):
+                return math.inf
+        while high - low > 1e-7 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if law.delta(middle) <= available else (middle, high)
+        return high
+
+    def _steepness(self, delta: float) -> tuple[float, float]:
+        """Theta that gives the smallest epsilon by (1 - exp(epsilon - S))_+ <= c exp(theta (S - epsilon)), and it."""
+        reach = sum(count * float(lattice.points[-1]) for lattice, count in self._parts)
+
+        def epsilon(log_theta: float) -> float:
+            theta = math.exp(log_theta)
+            moment = sum(count * tilt(lattice, theta).log_moment for lattice, count in self._parts)
+            return (moment + _log_peak(theta) - math.log(delta)) / theta
+
+        found = minimize_scalar(epsilon, bounds=(math.log(1e-3 / reach), math.log(_STEEPEST / reach)), method="bounded")
+        return math.exp(float(found.x)), max(float(found.fun), 0.0)
 
 
-def _convex_minorant(x: Array, y: Array) -> Array:
-    """Greatest convex function below the points, among them (0, 1): a divergence is convex in exp(t)."""
-    xs, ys = np.concatenate([[0.0], x]), np.concatenate([[1.0], y])
-    hull: list[int] = []
-    for i in range(xs.size):
-        while len(hull) >= 2:
-            a, b = hull[-2], hull[-1]
-            if (ys[b] - ys[a]) * (xs[i] - xs[a]) < (ys[i] - ys[a]) * (xs[b] - xs[a]):
-                break
-            hull.pop()
-        hull.append(i)
-    return np.asarray(np.interp(x, xs[hull], ys[hull]))
+class _TiltedLaw:
+    """Law of the sum of losses under a tilt, on a window around its mean, with a bound of its error."""
+
+    def __init__(self, parts: list[tuple[Lattice, int]], theta: float) -> None:
+        tilts = [(lattice, tilt(lattice, theta), count) for lattice, count in parts]
+        self._theta, step = theta, parts[0][0].step
+        self._log_moment = sum(count * (tilted.log_moment + tilted.error) for _, tilted, count in tilts)
+        mean = sum(count * float(tilted.weights @ lattice.points) for lattice, tilted, count in tilts)
+        centred = [
+            (lattice.points - float(tilted.weights @ lattice.points), tilted.weights, count)
+            for lattice, tilted, count in tilts
+        ]
+        deviation = math.sqrt(sum(count * float(weights @ points**2) for points, weights, count in centred))
+        longest = max(lattice.masses.size for lattice, _ in parts)
+        n = 1 << math.ceil(math.log2(max(2 * _WINDOW * deviation / step, 2.0 * longest) + 8))
+        start = round(mean / step) - n // 2
+        self._points = step * (start + np.arange(n))
+        law, self._off = _law_of_sum(tilts, n)
+        self._law = np.maximum(np.roll(law, -start), 0)
+        window = float(self._points[-1]) - mean
+        self._tail = tail_bound(centred, window, 1 / window)
+
+    def delta(self, epsilon: float) -> float:
+        """Upper bound of E[(1 - exp(epsilon - S))_+]."""
+        # A hair less, so that rounding of the points cannot matter.
+        nearly = epsilon - 1e-12 * (1 + abs(epsilon))
+        above = np.searchsorted(self._points, nearly)
+        distance = self._points[above:] - nearly
+        value = np.exp(-self._theta * distance) * -np.expm1(-distance)
+        inside = float((self._law[above:] * value).sum()) + self._off * float(value.sum()) + self._tail
+        exponent = self._log_moment - self._theta * nearly
+        if exponent > 300 or inside == 0:
+            # Far from where the tilt is good: values may have been too small for floating point.
+            inside = math.exp(_log_peak(self._theta))
+        return math.exp(min(math.log(inside) + exponent, _log_peak(self._theta) + exponent, 0.0)) * _ROUNDING
+
+
+def _log_peak(theta: float) -> float:
+    """Log of the largest value of exp(-theta x) (1 - exp(-x))."""
+    return theta * math.log(theta) - (1 + theta) * math.log1p(theta)
+
+
+def _law_of_sum(tilts: list[tuple[Lattice, Tilted, int]], n: int) -> tuple[Array, float]:
+    """Law of the sum modulo n places, and a bound of the error of each entry."""
+    noise = transform_error(n)
+    size, highest, turn = np.zeros(n // 2 + 1), np.zeros(n // 2 + 1), np.zeros(n // 2 + 1)
+    wrong = np.zeros(n // 2 + 1)
+    for lattice, tilted, count in tilts:
+        one = np.fft.rfft(wrapped(lattice.places, tilted.weights, n))
+        modulus = np.abs(one)
+        size += count * np.log(np.maximum(modulus, 1e-300))
+        highest += count * np.log(modulus + noise)
+        turn += count * np.angle(one)
+        # A factor that is off by `noise` changes the product by at most that times the others.
+        wrong += count * noise / (modulus + noise) + POWER_ERROR * (count + 1)
+    power = np.exp(size + 1j * turn)
+    both = np.full(n // 2 + 1, 2.0)
+    both[0] = both[-1] = 1.0
+    off = float(both @ (wrong * np.exp(highest))) + noise * float(both @ np.abs(power))
+    return np.fft.irfft(power, n), off / n * _ROUNDING

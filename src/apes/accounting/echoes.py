@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 _VALUES = 256
-# Blocks of the law's central part; below it a few wide ones, below those a Chernoff bound.
-_BLOCKS = 40
+# Blocks of the law's central part; below it a few wide ones, below those Chernoff bounds.
+_BLOCKS = 80
 _WINDOW = 14.0
 _LOWEST = 12.0
+# Standard deviations below the mean at which Chernoff bounds are taken: down to probabilities of 10^-300.
+_FAR = (40.0, 30.0, 22.0, 16.0)
 _UNIT = 2.0**-53
 
 
@@ -47,8 +49,11 @@ def echo_law(probabilities: Array, counts: NDArray[np.int64] | None = None) -> t
     # block, so that the masses add up to a little more than 1.
     masses = np.add.reduceat(law, ends) + np.diff(np.append(ends, n)) * _rounding(n, values.size, mean)
     masses[0] += law[: ends[0]].sum()
-    low = start + int(ends[0])
-    return np.append(0, start + ends).astype(np.int64), np.append(_chernoff(values, counts, low), masses)
+    # P(M < k) counts in full at the next lower place.
+    far = np.unique(np.clip(np.floor(mean - deviation * np.array(_FAR)), 0, start + int(ends[0]))).astype(int)
+    places = np.unique(np.concatenate([[0], far, start + ends]))
+    below = [_chernoff(values, counts, int(place)) for place in places[1 : places.size - ends.size + 1]]
+    return places.astype(np.int64), np.concatenate([below, masses])
 
 
 def _rounding(n: int, values: int, mean: float) -> float:

@@ -45,7 +45,7 @@ def certify(
 
     Args:
         budgets: Local budgets of those who took part, per coordinate and round, each in (0, inf).
-        delta: In (0, 1); at least 1e-9 where coordinates or rounds are composed, 1e-7 for hundreds of thousands.
+        delta: In (0, 1); at least 1e-100 where coordinates or rounds are composed.
         dimensions: Coordinates of a report, each perturbed under the whole budget, at least 1.
         rounds: Rounds with the same participants, at least 1.
         levels: Levels of coded reports in [2, 256], or None for continuous Clip-Laplace.

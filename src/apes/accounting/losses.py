@@ -1,0 +1,89 @@
+"""The pessimistic privacy-loss distribution of one coordinate of one round, by connecting the dots of its curve.
+
+A divergence is convex in x = exp(t). Known from above at some points, it lies below the lines that connect them
+(Doroshenko et al. 2022, arXiv:2207.04380). A broken line that is convex and does not increase is itself the divergence
+of a pair of laws on its corners: Q has mass equal to the change of slope at a corner, P that mass times x, and what is
+left of the curve past the last corner is a breach, mass that P has and Q has not.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.certificate import HidingCurve
+from apes.accounting.lattice import UNIT, Lattice
+
+Array = NDArray[np.float64]
+# Points on either side of 0 at which a curve is evaluated.
+_POINTS = 96
+
+
+@dataclass(frozen=True, eq=False)
+class Dots:
+    """A curve at the points step * k, k = -K .. K, from above; convex in exp(t) together with the point (0, 1)."""
+
+    step: float
+    deltas: Array
+
+    @property
+    def last(self) -> float:
+        """The last point."""
+        return self.step * (self.deltas.size // 2)
+
+
+def dots(curve: HidingCurve, breach: float) -> Dots:
+    """Evaluate a curve, as far as it matters.
+
+    Args:
+        curve: Divergence of one coordinate of one round.
+        breach: What a single use may leave beyond the last point, all of which is counted; in (0, 1).
+    """
+    last = max(curve.epsilon(breach, cells=32), 1e-6 * curve.budget)
+    step = last / _POINTS
+    positive = np.array([curve.delta(step * k) for k in range(_POINTS + 1)])
+    t = step * np.arange(_POINTS, 0, -1)
+    # delta(-t) = 1 - exp(-t) + exp(-t) delta(t), since the two ends mirror each other. A few units, for rounding.
+    negative = (-np.expm1(-t) + np.exp(-t) * positive[:0:-1]) * (1 + 8 * UNIT)
+    deltas = np.minimum.accumulate(np.minimum(np.concatenate([negative, positive]), 1.0))
+    return Dots(step, convex_minorant(np.exp(step * np.arange(-_POINTS, _POINTS + 1)), deltas))
+
+
+def losses(curve: Dots, step: float) -> tuple[Lattice, float]:
+    """Masses of P on multiples of a step, and the breach: a pair whose divergence is nowhere below the curve.
+
+    Masses may add up to a little more than 1: products of measures dominate as those of laws do (docs/proofs.md, 7).
+    """
+    reach = max(1, int(np.ceil(curve.last / step * (1 - 1e-12))))
+    places = np.arange(-reach, reach + 1)
+    x = np.exp(step * places)
+    corners = np.exp(curve.step * np.arange(-(curve.deltas.size // 2), curve.deltas.size // 2 + 1))
+    if reach == curve.deltas.size // 2 and np.isclose(step, curve.step, rtol=1e-12):
+        deltas = curve.deltas
+    else:
+        # Convex: lines between points of the connected dots lie above them.
+        deltas = np.interp(x, np.append(0.0, corners), np.append(1.0, curve.deltas))
+    slopes = np.diff(np.append(1.0, deltas)) / np.append(x[0], x[:-1] * np.expm1(step))
+    second = np.maximum(np.diff(np.append(slopes, 0.0)), 0)
+    breach = float(deltas[-1])
+    # The divergence of the masses as they came out, from the last point down, and at 0: sums of positive terms.
+    after = np.cumsum(second[::-1])[::-1]
+    reached = breach + np.append(np.cumsum((after[1:] * x[:-1] * np.expm1(step))[::-1])[::-1], 0.0)
+    short = np.append(1 / (reached[0] + after[0] * x[0]), deltas / np.where(deltas > 0, np.maximum(reached, 1e-320), 1))
+    # Whatever is missing somewhere is made up for by making everything larger; both sides are off by units a term.
+    factor = max(1.0, float(short.max())) * (1 + 16 * x.size * UNIT)
+    return Lattice(step, -reach, factor * second * x), factor * breach
+
+
+def convex_minorant(x: Array, y: Array) -> Array:
+    """Greatest convex function below the points, among them (0, 1), at the points: a divergence is convex in exp(t)."""
+    xs, ys = np.concatenate([[0.0], x]), np.concatenate([[1.0], y])
+    hull: list[int] = []
+    for i in range(xs.size):
+        while len(hull) >= 2:
+            a, b = hull[-2], hull[-1]
+            if (ys[b] - ys[a]) * (xs[i] - xs[a]) < (ys[i] - ys[a]) * (xs[b] - xs[a]):
+                break
+            hull.pop()
+        hull.append(i)
+    return np.asarray(np.interp(x, xs[hull], ys[hull]))
