@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from apes.accounting.certificate import hiding_curve, honest_others
 from apes.accounting.guarantee import Guarantee, certify
+from apes.accounting.local import local_user_epsilon
 from apes.accounting.lower import lower_epsilon
 from apes.accounting.published import PUBLISHED, DeltaConvention, user_apes, user_s_apes
 from apes.errors import RegimeError
@@ -17,7 +18,7 @@ from apes.parameters import positive_array, within
 Array = NDArray[np.float64]
 Progress = Callable[[str], None]
 _PERSONAL_POINTS = 20
-# Proposition 1 is evaluated where the paper does: a fifth of the coordinates kept.
+# Top-b is evaluated where the paper does: a fifth of the coordinates kept.
 _KEPT = 0.2
 
 
@@ -54,6 +55,8 @@ class Account:
         lower: What some dataset forces, one coordinate of one round.
         personal_local: Local budgets, increasing, and
         personal_central: the certified central epsilon of a user with each, one coordinate of one round.
+        local: What the reports of the user with the largest budget reveal in one round to somebody who sees who sent
+            them: a coordinate (``dimension``), all of them (``user``), all with a fifth kept by top-b (``user_top_b``).
     """
 
     dimension: Guarantee
@@ -63,6 +66,7 @@ class Account:
     lower: float
     personal_local: Array
     personal_central: Array
+    local: dict[str, float]
 
 
 def account(budgets: Array, question: Question, progress: Progress = lambda step: None) -> Account:
@@ -92,7 +96,8 @@ def account(budgets: Array, question: Question, progress: Progress = lambda step
     lower = lower_epsilon(budgets, delta_c, levels)
     progress("published bounds")
     published = published_figures(budgets, question.delta_s, question.dimensions)
-    return Account(dimension, one_round, total, published, lower, local, central)
+    locally = local_figures(float(budgets.max()), question.dimensions, levels)
+    return Account(dimension, one_round, total, published, lower, local, central, locally)
 
 
 def personal_curve(budgets: Array, delta: float, levels: int | None, colluders: int) -> tuple[Array, Array]:
@@ -108,6 +113,19 @@ def personal_curve(budgets: Array, delta: float, levels: int | None, colluders: 
     return local, np.maximum.accumulate(central)
 
 
+def local_figures(budget: float, dimensions: int, levels: int | None) -> dict[str, float]:
+    """Local epsilon of a user with that budget in one round: a coordinate, all, all with a fifth kept by top-b."""
+    return {
+        "dimension": budget,
+        "user": local_user_epsilon(budget, dimensions, levels=levels),
+        "user_top_b": local_user_epsilon(budget, dimensions, _kept(dimensions), levels),
+    }
+
+
+def _kept(dimensions: int) -> int:
+    return max(1, round(_KEPT * dimensions))
+
+
 def published_figures(budgets: Array, delta_s: float, dimensions: int) -> dict[str, float | None]:
     """Every published figure, None outside its range. None of them is a guarantee (docs/published-bounds.md)."""
     figures: dict[str, float | None] = {}
@@ -120,7 +138,6 @@ def published_figures(budgets: Array, delta_s: float, dimensions: int) -> dict[s
     figures["user_apes"] = figures["user_s_apes"] = None
     if numeric is not None:
         delta_c = math.tanh(float(budgets.max()) / 2) * delta_s
-        kept = max(1, round(_KEPT * dimensions))
         figures["user_apes"] = user_apes(numeric, delta_c, dimensions, DeltaConvention.COORDINATE).epsilon
-        figures["user_s_apes"] = user_s_apes(numeric, delta_c, kept, DeltaConvention.COMPOSED).epsilon
+        figures["user_s_apes"] = user_s_apes(numeric, delta_c, _kept(dimensions), DeltaConvention.COMPOSED).epsilon
     return figures

@@ -27,7 +27,7 @@ _SMALLEST = 5e-324
 
 
 def bbgn19_hoeffding(budgets: Array, delta: float) -> float:
-    """Central epsilon of Balle, Bell, Gascon, Nissim 2019, section 5 (arXiv:1903.02837), generic, Hoeffding.
+    """Central epsilon of Balle, Bell, Gascon, Nissim 2019 (arXiv:1903.02837), generic, Hoeffding.
 
     delta(t) = b^2 / (4 a gamma n) (1 - gamma (1 - exp(-2 a^2 / b^2)))^n, gamma = exp(-e0), e0 = max(budgets),
     a = exp(t) - 1, b = (exp(t) + 1) (exp(e0) - exp(-e0)); the t at which it is delta, at most e0.
@@ -60,7 +60,7 @@ def bbgn19_hoeffding(budgets: Array, delta: float) -> float:
 
 
 def bbgn19_bennett(budgets: Array, delta: float) -> float:
-    """Central epsilon of Balle, Bell, Gascon, Nissim 2019, section 5 (arXiv:1903.02837), generic, Bennett.
+    """Central epsilon of Balle, Bell, Gascon, Nissim 2019 (arXiv:1903.02837), generic, Bennett.
 
     delta(t) = 1 / (gamma n) E_M[1(M >= 1) b_plus / log(1 + u) exp(-M c / b_plus^2 phi(u))], M ~ Bin(n, gamma),
     u = a b_plus / c, phi(u) = (1 + u) log(1 + u) - u, the rest as at the top of the module; the t at which it is

@@ -14,9 +14,10 @@ _LARGEST_DELTA = 0.01
 
 
 def erlingsson19(budgets: NDArray[np.float64], delta: float) -> float:
-    """Central epsilon of Erlingsson, Feldman, Mironov, Raghunathan, Talwar, Thakurta 2019 (arXiv:1811.12469).
+    """Central epsilon of Erlingsson, Feldman, Mironov, Raghunathan, Talwar, Thakurta 2019 (SODA), Theorem 7.
 
-    epsilon = 12 e0 sqrt(log(1/delta) / n), with e0 = max(budgets).
+    epsilon = 12 e0 sqrt(log(1/delta) / n), with e0 = max(budgets): the last and simplest form of the theorem
+    (arXiv:1811.12469v2).
     Condition: e0 <= 1/2, n >= 1000, delta <= 1/100, and the answer does not exceed e0 (it would say nothing).
 
     published: not a guarantee for different budgets (docs/published-bounds.md).

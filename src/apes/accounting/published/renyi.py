@@ -21,7 +21,7 @@ def gddtk21(budgets: NDArray[np.float64], delta: float) -> float:
              + sum_{i=3..k} binom(k, i) i Gamma(i/2) ((exp(2 e0) - 1)^2 / (2 exp(2 e0) N))^(i/2)
              + exp(e0 k - (n - 1) / (8 exp(e0)))),
     turned into epsilon = R(k) + log(1 - 1/k) + log(1 / (k delta)) / (k - 1) (Canonne, Kamath, Steinke 2020,
-    Proposition 12, arXiv:2004.00010), at the best order found; any order is valid.
+    Proposition 12, arXiv:2004.00010v4), at the best order found; any order is valid.
     Condition: none; where no order gives less than e0, the answer is e0.
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
