@@ -2,8 +2,9 @@
 
 In one world the victim, who has the largest budget, stands at one end in every coordinate, in the other world at the
 other end; everybody else stands at 0. The attack sees what the analyzer sees, the shuffled batch, and nothing else. How
-often it is right bounds epsilon from below, up to a stated chance of error: an audited epsilon above the certified one
-means that the mechanism or the certificate is wrong.
+often it is right bounds epsilon from below (Clopper and Pearson), up to a stated chance of error: an audited epsilon
+above the certified one means that the mechanism or the certificate is wrong. The attack is a test of the likelihood
+ratio, the best there is (Neyman and Pearson) where the others have equal budgets, else nearly; any attack is valid.
 
 An audit of N trials sees nothing beyond about log(N / 20), and nothing that happens less than once in N / 20: in a
 crowd a tiny delta leaves much room between audit and certificate, a delta of a few per cent little. A bound from below
@@ -17,10 +18,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 
 from apes.accounting.guarantee import certify
 from apes.analyzer.expected import law_at_zero, pooled_channel
+from apes.attack import CONFIDENCE, Attack, audited_epsilon, error_rates
 from apes.client.pipeline import Client
 from apes.client.randomizer import CodedClipLaplace
 from apes.codes import level_probabilities
@@ -34,11 +35,6 @@ from apes.thresholds import MAX_LEVELS
 from apes.training import BlockQueue, collect, quiet_blas
 
 Array = NDArray[np.float64]
-CONFIDENCE = 0.999
-"""Chance that every figure of an audit is right, at least."""
-
-# The chance of error is split evenly over two levels (coordinate, user) x two directions x two error rates.
-_FAILURE = (1 - CONFIDENCE) / 8
 _CLIP = 1.0
 # The worst updates lie beyond the clip bound, so that clipping is audited too.
 _BEYOND = 2.0
@@ -50,7 +46,6 @@ _MOST_DIMENSIONS = 2**15
 _MOST_TRIALS = 2**23
 # Scores of single coordinates that are kept a world: 32 MB.
 _MOST_SCORES = 2**22
-_THRESHOLDS = 400
 _TINY = 1e-300
 # A law below it is taken as this; the score is then not quite the best one, and as valid.
 _RARE = 1e-12
@@ -70,6 +65,9 @@ class AuditResult:
         coordinate_certified: Certified epsilon of one coordinate.
         user_audited: Lower bound of epsilon if one user is replaced.
         user_certified: Certified epsilon of all coordinates together.
+        coordinate_attack: Error rates of the attack on a coordinate, for a picture; the audited figure does not rest
+            on them.
+        user_attack: The same for the attack on a user.
         passed: Whether no audited figure exceeds the certified one.
     """
 
@@ -81,6 +79,8 @@ class AuditResult:
     coordinate_certified: float
     user_audited: float
     user_certified: float
+    coordinate_attack: Attack
+    user_attack: Attack
     passed: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ def audit(
         dimensions: Coordinates of a report, in [1, 32768].
         trials: Rounds to simulate in each world, in [2, 2^23].
         levels: Levels of coded reports, in [2, 256].
-        delta: In (0, 1); at least 1e-11 for more than one coordinate.
+        delta: In (0, 1).
         seed: Seed of the simulation, in [0, 2^64).
         progress: Called with the coordinates simulated so far and the number of all.
 
@@ -121,6 +121,8 @@ def audit(
     whole("trials", trials, 2, _MOST_TRIALS)
     whole("levels", levels, 2, MAX_LEVELS)
     whole("seed", seed, 0, 2**64 - 1)
+    if progress is not None:
+        progress(0, 2 * trials * dimensions)
     coordinate = certify(budgets, delta=delta, levels=levels)
     user = certify(budgets, delta=delta, dimensions=dimensions, levels=levels)
     attacked = _Attacked(budgets, levels, seed)
@@ -135,58 +137,9 @@ def audit(
         coordinate_certified=coordinate.epsilon,
         user_audited=audited_epsilon(one[1], other[1], delta),
         user_certified=user.epsilon,
+        coordinate_attack=error_rates(one[0], other[0]),
+        user_attack=error_rates(one[1], other[1]),
     )
-
-
-def clopper_pearson(hits: NDArray[np.int64], trials: int, failure: float) -> tuple[Array, Array]:
-    """Lower and upper bound of a probability, each wrong with probability ``failure`` at most.
-
-    Args:
-        hits: How often the event occurred, each in [0, trials].
-        trials: Number of independent trials, at least 1.
-        failure: In (0, 1).
-    """
-    # Clopper and Pearson 1934: P(Bin(n, p) >= k) = I_p(k, n - k + 1) = failure, and the same from the other side.
-    lower = np.where(hits > 0, betaincinv(np.maximum(hits, 1), trials - hits + 1, failure), 0.0)
-    upper = np.where(hits < trials, betaincinv(hits + 1, np.maximum(trials - hits, 1), 1 - failure), 1.0)
-    return lower, upper
-
-
-def audited_epsilon(one: Array, other: Array, delta: float) -> float:
-    """Lower bound of epsilon from the scores that an attack gave in two worlds.
-
-    Args:
-        one: Scores of independent trials in the world where they tend to be large (trials, or trials x repetitions).
-        other: As many in the other world.
-        delta: In (0, 1).
-
-    Guarantee:
-        For an (epsilon, delta)-private mechanism the result exceeds epsilon with probability (1 - CONFIDENCE) / 2 at
-        most: thresholds are chosen on the first half of the trials, the bound comes from the second half.
-    """
-    return max(0.0, _one_way(one, other, delta), _one_way(-other, -one, delta))
-
-
-def _one_way(likely: Array, unlikely: Array, delta: float) -> float:
-    """Bound from the event that a score is at least the threshold, which is more likely in one world."""
-    half = likely.shape[0] // 2
-    chosen = np.sort(likely[:half], axis=None), np.sort(unlikely[:half], axis=None)
-    pooled = np.sort(np.concatenate(chosen))[::-1]
-    candidates = np.unique(pooled[np.geomspace(1, pooled.size, _THRESHOLDS).astype(np.int64) - 1])
-    best = candidates[[np.argmax(_bounds(*chosen, candidates, delta))]]
-    tested = np.sort(likely[half:], axis=None), np.sort(unlikely[half:], axis=None)
-    return float(_bounds(*tested, best, delta)[0])
-
-
-def _bounds(likely: Array, unlikely: Array, thresholds: Array, delta: float) -> Array:
-    """Lower bound of epsilon for each threshold; scores sorted.
-
-    P(S) <= exp(epsilon) P'(S) + delta, so epsilon >= log((P(S) - delta) / P'(S)).
-    """
-    hits, alarms = (scores.size - np.searchsorted(scores, thresholds) for scores in (likely, unlikely))
-    right, _ = clopper_pearson(hits, likely.size, _FAILURE)
-    _, wrong = clopper_pearson(alarms, unlikely.size, _FAILURE)
-    return np.asarray(np.log(np.maximum(right - delta, _TINY) / wrong))
 
 
 @dataclass(frozen=True, eq=False)

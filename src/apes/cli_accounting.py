@@ -10,12 +10,23 @@ import typer
 
 from apes import display
 from apes.accounting.account import Account, Question, account
-from apes.accounting.planner import Answer, Goal, fewest_users, largest_cap, most_rounds
+from apes.accounting.planner import Goal
 from apes.audit import AuditResult, audit
-from apes.budgets import make_budgets
+from apes.cli_plan import (
+    LEVELS,
+    answer_as_dict,
+    find,
+    find_levels,
+    in_words,
+    levels_in_words,
+    make_dial,
+    parse_clips,
+    trade_as_dict,
+)
 from apes.cli_shared import Json, says_what_went_wrong
 from apes.errors import ParameterError
 from apes.picture import draw_account
+from apes.picture_audit import draw_audit
 from apes.plan import Plan
 
 Budgets = Annotated[str, typer.Option(help="Local budgets, as for train.")]
@@ -23,6 +34,7 @@ Users = Annotated[int, typer.Option(help="Number of users.")]
 Dimensions = Annotated[int, typer.Option(help="Coordinates of a report.")]
 Levels = Annotated[str, typer.Option(help="Levels of a coded report, 2 to 256, or 'continuous'.")]
 Seed = Annotated[int, typer.Option(help="Seed of the budgets.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")]
 
 
 @says_what_went_wrong
@@ -36,7 +48,7 @@ def account_command(
     delta_s: Annotated[float, typer.Option(help="Delta at which bounds a coordinate are compared.")] = 1e-8,
     colluders: Annotated[int, typer.Option(help="Users who tell the adversary what they reported.")] = 0,
     seed: Seed = 1,
-    plot: Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")] = None,
+    plot: Plot = None,
     as_json: Json = False,
 ) -> None:
     """Say what is proved about the central privacy of a population, and what the literature would claim."""
@@ -62,6 +74,7 @@ def _account_as_dict(result: Account) -> dict[str, Any]:
         "neighbours": result.dimension.neighbours,
         "published": result.published,
         "lower": {"dimension": result.lower},
+        "local": result.local,
         "personal": [{"local": local, "central": central} for local, central in personal],
     }
 
@@ -69,36 +82,36 @@ def _account_as_dict(result: Account) -> dict[str, Any]:
 @says_what_went_wrong
 def plan_command(
     target_epsilon: Annotated[float, typer.Option(help="Largest certified epsilon of a user over all rounds.")],
-    delta: Annotated[float, typer.Option(help="Delta of the guarantee, at least 1e-9.")],
-    solve: Annotated[str, typer.Option(help="What to find: cap (on budgets), users or rounds.")],
+    delta: Annotated[float, typer.Option(help="Delta of the guarantee.")],
+    solve: Annotated[str, typer.Option(help="What to find: cap (on budgets), users, rounds, or levels (of reports).")],
     budgets: Budgets = "uniform2",
     users: Users = 10_000,
     dimensions: Dimensions = 7850,
     rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,
     levels: Levels = "256",
+    clip: Annotated[str | None, typer.Option(help="Clip bounds C[,C2,...] to state errors for, with levels.")] = None,
     seed: Seed = 1,
+    plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Find the cap on budgets, the users or the rounds that reach a target."""
-    plan = _plan(budgets, users, levels, seed)
+    """Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."""
+    plan, clips = _plan(budgets, users, levels, seed), parse_clips(clip)
     goal = Goal(target_epsilon, delta, dimensions, rounds, plan.coded_levels)
-    searches = {
-        "cap": lambda: largest_cap(plan.population_budgets(), goal),
-        "users": lambda: fewest_users(lambda n: make_budgets(budgets, n, seed), goal),
-        "rounds": lambda: most_rounds(plan.population_budgets(), goal),
-    }
-    if solve not in searches:
-        raise ParameterError(f"solve must be one of {', '.join(searches)}; got {solve!r}")
+    if clips and solve != LEVELS:
+        raise ParameterError(f"clip must be left out unless levels are solved for; got {clip!r}")
     began = time.perf_counter()
-    with display.working() as show:
-        show(f"searching for {solve}")
-        answer = searches[solve]()
-    result = _answer_as_dict(answer, solve, goal) | {"seconds": time.perf_counter() - began}
-    if as_json:
-        typer.echo(json.dumps(result))
+    if solve == LEVELS:
+        trade = find_levels(plan, goal, clips, plot)
+        result, words = trade_as_dict(trade, goal, clips), levels_in_words(trade)
+        display.trade(result)
     else:
-        typer.echo(_answer_in_words(answer, solve, goal))
-    if answer.value is None:
+        dial = make_dial(solve, plan, goal)
+        answer = find(dial, solve, goal, plot)
+        result = answer_as_dict(answer, solve, goal)
+        words = "" if answer.value is None else dial.words.format(answer.value)
+    result["seconds"] = time.perf_counter() - began
+    typer.echo(json.dumps(result) if as_json else in_words(result, words))
+    if not result["feasible"]:
         raise typer.Exit(1)
 
 
@@ -111,6 +124,7 @@ def audit_command(
     delta: Annotated[float, typer.Option(help="Delta of both the audit and the certificate.")] = 1e-5,
     levels: Levels = "256",
     seed: Seed = 1,
+    plot: Plot = None,
     as_json: Json = False,
 ) -> None:
     """Attack the real pipeline on a worst-case pair of datasets; fail loudly if it reveals more than is certified."""
@@ -128,14 +142,22 @@ def audit_command(
             seed=seed,
             progress=progress,
         )
-    answer = asdict(result) | {"seconds": time.perf_counter() - began}
+    answer = _audit_as_dict(result) | {"seconds": time.perf_counter() - began}
+    if plot is not None:
+        draw_audit(result, plot)
     typer.echo(json.dumps(answer) if as_json else _audit_in_words(result))
     if not result.passed:
         typer.echo("apes: AUDIT FAILED: the pipeline reveals more than is certified", err=True)
         raise typer.Exit(1)
 
 
+def _audit_as_dict(result: AuditResult) -> dict[str, Any]:
+    """An audit as plain values, without what only a picture shows."""
+    return {name: value for name, value in asdict(result).items() if not name.endswith("_attack")}
+
+
 def _audit_in_words(result: AuditResult) -> str:
+    """One line a level, and the verdict at the end."""
     lines = [
         f"{level}: certified {certified:.4g} {'>=' if certified >= audited else '<'} audited {audited:.4g}"
         for level, certified, audited in (
@@ -143,27 +165,10 @@ def _audit_in_words(result: AuditResult) -> str:
             ("a user, one round", result.user_certified, result.user_audited),
         )
     ]
-    return "\n".join([*lines, f"at delta {result.delta:g}, confidence {result.confidence:g}, {result.trials:,} trials"])
+    setting = f"at delta {result.delta:g}, confidence {result.confidence:g}, {result.trials:,} trials a world"
+    verdict = "certified >= audited" if result.passed else "certified < audited"
+    return "\n".join([setting, *lines, verdict])
 
 
 def _plan(budgets: str, users: int, levels: str, seed: int) -> Plan:
     return Plan(budgets=budgets, users=users, levels=int(levels) if levels.isdigit() else levels, seed=seed)
-
-
-def _answer_as_dict(answer: Answer, solve: str, goal: Goal) -> dict[str, Any]:
-    return {
-        "solve": solve,
-        "feasible": answer.value is not None,
-        "answer": answer.value,
-        "certified": None if answer.epsilon is None else {"epsilon": answer.epsilon, "delta": goal.delta},
-        "target": {"epsilon": goal.epsilon, "delta": goal.delta},
-        "advice": answer.advice,
-    }
-
-
-def _answer_in_words(answer: Answer, solve: str, goal: Goal) -> str:
-    if answer.value is None:
-        return f"epsilon {goal.epsilon:g} at delta {goal.delta:g} is out of reach: {answer.advice}"
-    words = {"cap": "cap budgets at {:.4g}", "users": "{:,.0f} users are enough", "rounds": "{:,.0f} rounds fit"}
-    found = words[solve].format(answer.value)
-    return f"{found}: certified epsilon {answer.epsilon:.4g} at delta {goal.delta:g} for every user"

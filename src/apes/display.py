@@ -71,6 +71,11 @@ def account(answer: dict[str, Any]) -> None:
         table.add_row(names[name], f"[bold]{part['epsilon']:.4g}", f"{part['delta']:.3g}")
     table.add_row("lower bound, one coordinate", f"{answer['lower']['dimension']:.4g}", "")
     console.print(table)
+    local = answer["local"]
+    console.print(
+        f"Local, largest budget, one round: {local['dimension']:.4g} a coordinate, {local['user']:,.4g} a user; "
+        f"{local['user_top_b']:,.4g} if top-b keeps a fifth"
+    )
     console.print("Published figures are not proved for different budgets: docs/published-bounds.md")
     claims = Table()
     claims.add_column("bound")
@@ -83,6 +88,26 @@ def account(answer: dict[str, Any]) -> None:
         f"personal, one coordinate: from {first['central']:.3g} (local budget {first['local']:.3g}) "
         f"to {last['central']:.3g} (local budget {last['local']:.3g}); {answer['seconds']:.1f} s"
     )
+
+
+def trade(answer: dict[str, Any]) -> None:
+    """Print what each number of levels comes to under a target."""
+    target, clips = answer["target"], answer["clips"]
+    table = Table(
+        title=f"[bold]Levels of a report[/] at epsilon {target['epsilon']:g}, delta {target['delta']:g}",
+        caption="Standard error of the mean update, per coordinate and round. The noise grows with the clip bound C; "
+        "what updates lose beyond C is not in it.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for heading in ("levels", "bits", "cap", "certified", "error / C", *(f"error, C = {clip:g}" for clip in clips)):
+        table.add_column(heading, justify="right")
+    for offer in answer["trade"]:
+        figures = [offer["cap"], offer["epsilon"], offer["error"], *offer["errors"]]
+        cells = ["-" if figure is None else f"{figure:.4g}" for figure in figures]
+        is_best = offer["levels"] == answer["answer"]
+        table.add_row(str(offer["levels"]), str(offer["bits"]), *cells, style="bold" if is_best else None)
+    console.print(table)
 
 
 def summary(result: dict[str, Any]) -> None:

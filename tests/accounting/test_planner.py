@@ -1,20 +1,22 @@
 """Plans reach their target, on the safe side, and a little more would not."""
 
 import json
+import math
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from apes import ParameterError, make_budgets
-from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import certify
-from apes.accounting.planner import Goal, fewest_users, largest_cap, most_rounds
+from apes.accounting.planner import Goal, curve_around, fewest_users, largest_cap, most_rounds
 
-GOAL = Goal(epsilon=1.0, delta=1e-6, dimensions=50, rounds=4, levels=16)
-BUDGETS = make_budgets("uniform2", 500, 1)
+GOAL = Goal(epsilon=1.0, delta=1e-6, dimensions=200, rounds=4, levels=256)
+BUDGETS = make_budgets("uniform2", 2000, 1)
 
 
 def test_largest_cap():
@@ -28,29 +30,114 @@ def test_no_cap_is_needed():
     assert largest_cap(BUDGETS, goal).value == BUDGETS.max()
 
 
-def test_fewest_users():
-    def population(n):
-        return np.linspace(0.05, 1, n)
-
+@pytest.mark.parametrize("population", [lambda n: np.linspace(0.05, 1, n), lambda n: np.full(n, 0.5)])
+def test_fewest_users(population):
     answer = fewest_users(population, GOAL)
     assert answer.epsilon == GOAL.cost(population(answer.value)) <= 1.0
-    assert GOAL.cost(population(int(answer.value * 0.995))) > 1.0
+    assert GOAL.cost(population(answer.value - 1)) > 1.0
+
+
+def test_the_luck_of_a_small_draw_is_passed_over():
+    # The first user, with a budget of 0.1, reaches the goal alone; no population of 2 to 40 does.
+    def population(n):
+        return np.append(0.1, np.full(n - 1, 2.0))
+
+    goal = Goal(epsilon=4.0, delta=1e-6, dimensions=4, rounds=1, levels=16)
+    assert goal.cost(population(1)) <= 4.0
+    answer = fewest_users(population, goal)
+    assert answer.value > 2
+    assert goal.cost(population(answer.value - 1)) > 4.0
+
+
+def test_one_user_may_be_enough():
+    assert fewest_users(lambda n: np.full(n, 0.1), replace(GOAL, dimensions=2, rounds=1)).value == 1
+
+
+def random_question(number):
+    """What is solved for, a population of any size by a law, and a target that takes some search."""
+    rng = np.random.default_rng(number)
+    solve = ("cap", "users", "rounds")[number % 3]
+    law = str(rng.choice(["uniform1", "uniform2", "uniform3", "gauss2", "mixgauss3", "grid:0.1:2", "constant:0.7"]))
+    users, dimensions, rounds = int(10 ** rng.uniform(3, 4)), int(rng.integers(2, 60)), int(rng.integers(1, 12))
+    delta, levels = 10.0 ** -rng.uniform(3, 8), (256, None)[rng.integers(2)]
+
+    def population(n):
+        return make_budgets(law, n, number)
+
+    goal = Goal(1.0, delta, dimensions, rounds, levels)
+    # A cap below the largest budget; more users than there are, or fewer; a few rounds, or dozens.
+    typical = replace(goal, rounds=1).cost(population(users)) if solve == "rounds" else goal.cost(population(users))
+    factor = {"cap": rng.uniform(0.1, 0.9), "users": rng.uniform(0.4, 2.0), "rounds": rng.uniform(1.1, 6.0)}[solve]
+    return solve, population, users, replace(goal, epsilon=float(typical * factor))
+
+
+def searched_and_next_worse(solve, population, users, goal):
+    """The answer, and budgets and rounds at the answer and at the next worse value."""
+    if solve == "cap":
+        answer = largest_cap(population(users), goal)
+        places = answer.value, 1.002 * answer.value
+        return answer, [(np.minimum(population(users), cap), goal.rounds) for cap in places]
+    if solve == "users":
+        answer = fewest_users(population, goal)
+        return answer, [(population(n), goal.rounds) for n in (answer.value, answer.value - 1)]
+    answer = most_rounds(population(users), goal)
+    return answer, [(population(users), rounds) for rounds in (answer.value, answer.value + 1)]
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_plans_invert_the_accountant(number):
+    solve, population, users, goal = random_question(number)
+    answer, settings = searched_and_next_worse(solve, population, users, goal)
+    costs = [
+        certify(budgets, delta=goal.delta, dimensions=goal.dimensions, rounds=rounds, levels=goal.levels).epsilon
+        for budgets, rounds in settings
+    ]
+    assert answer.epsilon == costs[0] <= goal.epsilon
+    assert costs[1] > goal.epsilon
 
 
 def test_most_rounds():
-    goal = Goal(epsilon=5.0, delta=1e-6, dimensions=50, rounds=1, levels=16)
+    goal = Goal(epsilon=5.0, delta=1e-6, dimensions=200, rounds=1, levels=256)
     answer = most_rounds(BUDGETS, goal)
-    accountant = Accountant(BUDGETS, 50, answer.value + 1, 1e-6, 16)
     assert answer.value >= 2
-    assert accountant.epsilon_after(answer.value) <= 5.0 * 1.001
-    assert accountant.epsilon_after(answer.value + 1) > 5.0 * 0.999
+    assert answer.epsilon == replace(goal, rounds=answer.value).cost(BUDGETS) <= 5.0
+    assert replace(goal, rounds=answer.value + 1).cost(BUDGETS) > 5.0
+
+
+def test_progress_goes_from_nothing_to_all():
+    for search, what in ((largest_cap, BUDGETS), (most_rounds, BUDGETS), (fewest_users, lambda n: np.full(n, 0.5))):
+        seen = []
+        search(what, replace(GOAL, epsilon=1.1), lambda done, total, seen=seen: seen.append((done, total)))
+        assert all(0 <= done <= total == 100 for done, total in seen)
+        assert seen == sorted(seen)
+        assert seen[-1] == (100, 100)
+
+
+def test_curve():
+    curve = curve_around(lambda cap: cap**2, 0.5, 1.0, is_whole=False)
+    assert list(curve.places) == sorted(curve.places)
+    assert (min(curve.places), max(curve.places)) == pytest.approx((0.0625, 1.0))
+    assert dict(zip(curve.places, curve.epsilons, strict=True))[0.5] == 0.25
+    whole = curve_around(lambda rounds: rounds, 3, math.inf, is_whole=True)
+    assert whole.places == tuple(int(place) for place in whole.places)
+    assert (whole.places[0], whole.places[-1], 3.0 in whole.places) == (1, 24, True)
 
 
 def test_what_cannot_be_reached_says_what_could():
-    impossible = Goal(epsilon=0.01, delta=1e-6, dimensions=50, rounds=4, levels=16)
+    impossible = Goal(epsilon=0.01, delta=1e-6, dimensions=200, rounds=4, levels=256)
     answer = most_rounds(BUDGETS, impossible)
     assert (answer.value, answer.epsilon) == (None, None)
     assert "one round alone costs" in answer.advice
+    cap = float(re.search("cap the budgets at ([0-9.e-]+)", answer.advice)[1])
+    assert replace(impossible, rounds=1).cost(np.minimum(BUDGETS, 0.99 * cap)) <= 0.01
+
+
+def test_what_no_cap_and_no_crowd_can_reach():
+    tiny = Goal(epsilon=1e-6, delta=1e-9, dimensions=200, rounds=4, levels=256)
+    capped = largest_cap(np.full(2, 1.0), tiny)
+    assert (capped.value, "even a cap of 1e-06 costs" in capped.advice) == (None, True)
+    crowd = fewest_users(lambda n: np.array([1.0]), tiny)
+    assert (crowd.value, "10,000,000 users still cost" in crowd.advice) == (None, True)
 
 
 @pytest.mark.parametrize("bad", [{"epsilon": 0}, {"epsilon": float("nan")}, {"delta": 0}, {"rounds": 0}, {"levels": 1}])
@@ -59,31 +146,21 @@ def test_bad_goals(bad):
         Goal(**{"epsilon": 1.0, "delta": 1e-6, "dimensions": 5, "rounds": 1} | bad)
 
 
-def test_accountant_adds_up_like_certify():
-    accountant = Accountant(BUDGETS, 50, 4, 1e-6, 16)
-    spent = [accountant.epsilon_after(rounds) for rounds in (1, 2, 3, 4)]
-    assert spent == sorted(spent)
-    assert spent[-1] == certify(BUDGETS, delta=1e-6, dimensions=50, rounds=4, levels=16).epsilon
-    limited = Accountant(BUDGETS, 50, 4, 1e-6, 16, target=spent[1])
-    assert [limited.allows(rounds) for rounds in (1, 2, 3)] == [True, True, False]
-    with pytest.raises(ParameterError, match="rounds"):
-        accountant.epsilon_after(5)
-
-
 def test_command(tmp_path):
-    command = [sys.executable, "-m", "apes", "plan", "--delta", "1e-6", "--users", "200", "--dimensions", "20"]
+    command = [sys.executable, "-m", "apes", "plan", "--delta", "1e-6", "--users", "1000", "--dimensions", "20"]
     command += ["--rounds", "2", "--json"]
     environment = dict(os.environ, COLUMNS="120")
 
     def run(*more):
         return subprocess.run([*command, *more], capture_output=True, text=True, cwd=tmp_path, env=environment)
 
-    done = run("--target-epsilon", "1", "--solve", "cap")
+    done = run("--target-epsilon", "0.3", "--solve", "cap", "--plot", "cap.png")
     result = json.loads(done.stdout)
     assert (done.returncode, result["feasible"], result["solve"]) == (0, True, "cap")
-    assert 0 < result["certified"]["epsilon"] <= 1
+    assert 0 < result["certified"]["epsilon"] <= 0.3
+    assert (tmp_path / "cap.png").read_bytes().startswith(b"\x89PNG")
     hopeless = run("--target-epsilon", "0.001", "--solve", "rounds")
     assert hopeless.returncode == 1
     assert json.loads(hopeless.stdout)["advice"]
     unknown = run("--target-epsilon", "1", "--solve", "luck")
-    assert (unknown.returncode, "solve must be one of cap, users, rounds" in unknown.stderr) == (2, True)
+    assert (unknown.returncode, "solve must be one of cap, users, rounds, levels; got" in unknown.stderr) == (2, True)

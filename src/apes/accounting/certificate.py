@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 # Shapes tried at first, evenly spaced; then two more around the best.
 _SHAPES = 5
 _CELLS = 192
+# Few levels make few values of L: a lattice much finer than their distances only costs frequencies.
+_CELLS_A_LEVEL, _FEWEST_CELLS = 12, 48
 _COARSE_CELLS = 32
 _STEPS = 40
 # Larger budgets get the local guarantee: exp of them, and of more, would leave the range of floating point.
@@ -46,7 +48,7 @@ class HidingCurve:
     masses: Array
     table_error: float = 0.0
 
-    def delta(self, t: float, cells: int = _CELLS) -> float:
+    def delta(self, t: float, cells: int | None = None) -> float:
         """Upper bound of the hockey-stick divergence at exp(t), t of either sign."""
         if t < 0:
             # The two ends mirror each other: delta(-t) = 1 - exp(-t) + exp(-t) delta(t).
@@ -55,12 +57,14 @@ class HidingCurve:
             return 0.0
         if self.budget > _LARGEST:
             return 1.0
+        if cells is None:
+            cells = min(_CELLS, max(_FEWEST_CELLS, _CELLS_A_LEVEL * self.pair.blanket.size))
         # Realised probabilities are within a factor 1 + eta of the ideal ones on both sides of the ratio.
         eta = self.table_error
         ideal = float(self.masses @ excess(self.pair, t - 2 * math.log1p(eta), self.sizes, cells))
         return min(1.0, (1 + eta) * ideal)
 
-    def epsilon(self, delta: float, cells: int = _CELLS) -> float:
+    def epsilon(self, delta: float, cells: int | None = None) -> float:
         """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget."""
         if self.delta(0.0, cells) <= delta:
             return 0.0

@@ -19,6 +19,7 @@ _SCORES = 200
 _NOTHING = 45.0
 _WINDOW = 9.0
 _USERS_AT_ONCE = 4096
+_GROUPS = 512
 
 
 def lower_epsilon(budgets: Array, delta: float, levels: int | None) -> float:
@@ -30,7 +31,18 @@ def lower_epsilon(budgets: Array, delta: float, levels: int | None) -> float:
         levels: K of coded reports, or None for continuous ones.
     """
     budgets, levels, delta = np.sort(positive_array("budgets", budgets)), check_levels(levels), check_delta(delta)
-    return max(_forced(float(budgets[-1]), budgets[:-1], position, delta, levels) for position in (0.5, 0.0))
+    others = _lowered(budgets[:-1])
+    return max(_forced(float(budgets[-1]), others, position, delta, levels) for position in (0.5, 0.0))
+
+
+def _lowered(budgets: Array) -> Array:
+    """The same number of budgets, sorted, with at most a few hundred different values, none above the original.
+
+    A smaller budget is a larger one on a randomised input (docs/proofs.md, 4), and a mixture of datasets diverges by no
+    more than the worst of them: what the lowered population forces, some dataset of the original one does.
+    """
+    starts = np.unique(np.linspace(0, budgets.size, _GROUPS + 1).astype(int))
+    return np.repeat(budgets[starts[:-1]], np.diff(starts))
 
 
 def _forced(budget: float, others: Array, position: float, delta: float, levels: int | None) -> float:

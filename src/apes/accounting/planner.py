@@ -1,18 +1,18 @@
 """The planner: which cap on budgets, how many users, or how many rounds reach a target.
 
-Each search is monotone; its answer is on the safe side and was certified once more before it is returned.
+Every place that a search looks at is certified; the answer is a place that keeps to the target, and a little beyond it
+one was found that does not.
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.accountant import Accountant
 from apes.accounting.certificate import check_delta, check_levels
 from apes.accounting.guarantee import certify
+from apes.accounting.search import Point, Progress, Search
 from apes.errors import ParameterError
 from apes.parameters import positive, positive_array, whole
 
@@ -20,8 +20,14 @@ Array = NDArray[np.float64]
 # A cap is found to this relative precision.
 _PRECISION = 1e-3
 _SMALLEST_CAP = 1e-6
-_MOST_USERS = 10**9
+_FIRST_USERS = 1000
+MOST_USERS = 10**7
+"""Largest population that is looked at: it takes 80 MB, and seconds to certify."""
+
 _MOST_ROUNDS = 10**6
+_POINTS = 12
+# A curve reaches from an eighth of the answer to eight times the answer.
+_REACH = 8
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class Goal:
 
     Attributes:
         epsilon: Largest certified central epsilon of a user over all rounds, in (0, inf).
-        delta: In [1e-9, 1).
+        delta: In [1e-100, 1).
         dimensions: Coordinates of a report.
         rounds: Rounds of training.
         levels: Levels of coded reports, or None for continuous ones.
@@ -71,85 +77,126 @@ class Answer:
     advice: str = ""
 
 
-def largest_cap(budgets: Array, goal: Goal) -> Answer:
-    """Largest cap on budgets that reaches the goal; those above it are lowered to it."""
+def _quiet(done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def largest_cap(budgets: Array, goal: Goal, progress: Progress = _quiet) -> Answer:
+    """Largest cap on budgets that reaches the goal; those above it are lowered to it.
+
+    Guarantee:
+        The cap reaches the goal. If it is below the largest budget, another one less than 0.11 % above it does not;
+        epsilon increases with the cap, so nor does any larger one.
+    """
     budgets = positive_array("budgets", budgets)
-    highest = float(budgets.max())
-    cost = goal.cost(budgets)
-    if cost <= goal.epsilon:
-        return Answer(highest, cost)
-    cheapest = goal.cost(np.minimum(budgets, _SMALLEST_CAP))
-    if cheapest > goal.epsilon:
-        advice = f"even a cap of {_SMALLEST_CAP:g} costs {cheapest:.3g}: take fewer rounds or more users"
+    search = Search(cap_cost(budgets, goal), goal.epsilon, _PRECISION, progress)
+    unsafe = search.at(float(budgets.max()))
+    if search.is_safe(unsafe):
+        return _checked(unsafe, goal)
+    safe = search.at(_SMALLEST_CAP)
+    if not search.is_safe(safe):
+        advice = f"even a cap of {_SMALLEST_CAP:g} costs {safe.cost:.3g}: take fewer rounds or more users"
         return Answer(None, None, advice)
-    safe, unsafe = (_SMALLEST_CAP, cheapest), (highest, cost)
-    return _checked(*_search(lambda cap: goal.cost(np.minimum(budgets, cap)), safe, unsafe, goal), goal)
+    return _checked(search.close_in(safe, unsafe), goal)
 
 
-def fewest_users(population: Callable[[int], Array], goal: Goal) -> Answer:
-    """Fewest users that reach the goal, to three digits.
+def fewest_users(population: Callable[[int], Array], goal: Goal, progress: Progress = _quiet) -> Answer:
+    """Fewest users that reach the goal.
 
     Args:
-        population: Budgets of a population of a given size.
+        population: Budgets of a population of a given size, at least 1.
         goal: What is to be reached.
+        progress: Called with (percent done, 100).
+
+    Guarantee:
+        That many users reach the goal, and one fewer do not. Where all budgets are equal, epsilon decreases with every
+        user, so no smaller population does. Budgets drawn from a law are not so regular: one user more may bring the
+        largest budget so far. The search comes from 1,000 users, lest it stop at a handful who got small ones.
     """
-    users, cost = 1, goal.cost(population(1))
-    before = users, cost
-    while cost > goal.epsilon:
-        before = users, cost
-        users *= 8
-        if users > _MOST_USERS:
-            return Answer(None, None, f"not even {_MOST_USERS:,} users are enough: lower the budgets or the rounds")
-        cost = goal.cost(population(users))
-    if users == 1:
-        return Answer(1, cost)
-    found, epsilon = _search(lambda n: goal.cost(population(math.ceil(n))), (users, cost), before, goal)
-    return _checked(math.ceil(found), epsilon, goal)
+    search = Search(users_cost(population, goal), goal.epsilon, None, progress)
+    start = search.at(_FIRST_USERS)
+    if search.is_safe(start):
+        safe, unsafe = search.bracket(start, 1)
+        return _checked(safe if unsafe is None else search.close_in(safe, unsafe), goal)
+    unsafe, found = search.bracket(start, MOST_USERS)
+    if found is None:
+        costs = f"{MOST_USERS:,} users still cost {unsafe.cost:.3g}"
+        return Answer(None, None, f"{costs}: cap the budgets, or take fewer rounds")
+    return _checked(search.close_in(found, unsafe), goal)
 
 
-def _search(
-    cost: Callable[[float], float], safe: tuple[float, float], unsafe: tuple[float, float], goal: Goal
-) -> tuple[float, float]:
-    """Close in on where the cost crosses the goal, from (place, cost) pairs on both sides; return the safe one.
+def most_rounds(budgets: Array, goal: Goal, progress: Progress = _quiet) -> Answer:
+    """Most rounds that reach the goal, everybody taking part in each; 10^6 if that many do.
 
-    On logarithmic scales the cost is nearly a straight line, so each guess is where it would cross, moved a little to
-    the side that was not reached last, until the two sides are a thousandth apart.
+    Guarantee:
+        That many rounds reach the goal, and one more does not.
     """
-    while abs(math.log(unsafe[0] / safe[0])) > _PRECISION:
-        width = math.log(unsafe[0] / safe[0])
-        # A cost may be 0, where delta covers all there is.
-        floor = math.log(max(safe[1], 1e-6 * goal.epsilon))
-        step = (math.log(goal.epsilon) - floor) / (math.log(unsafe[1]) - floor)
-        # Just past the crossing, to move the far end; then just before it.
-        nudge = _PRECISION / 3 / abs(width)
-        step += nudge if step < 0.5 else -nudge
-        place = safe[0] * math.exp(width * min(max(step, 0.02), 0.98))
-        reached = cost(place)
-        if reached <= goal.epsilon:
-            safe = place, reached
-        else:
-            unsafe = place, reached
-    return safe
-
-
-def most_rounds(budgets: Array, goal: Goal) -> Answer:
-    """Most rounds that reach the goal, everybody taking part in each."""
     budgets = positive_array("budgets", budgets)
-    one = Accountant(budgets, goal.dimensions, 1, goal.delta, goal.levels).epsilon_after(1)
-    if one > goal.epsilon:
-        return Answer(None, None, f"one round alone costs {one:.3g}: cap the budgets, or find more users")
-    low, high = 1, 2
-    accountant = Accountant(budgets, goal.dimensions, high, goal.delta, goal.levels)
-    while accountant.epsilon_after(high) <= goal.epsilon and high < _MOST_ROUNDS:
-        low, high = high, 2 * high
-        accountant = Accountant(budgets, goal.dimensions, high, goal.delta, goal.levels)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if accountant.epsilon_after(middle) <= goal.epsilon else (low, middle)
-    return _checked(low, accountant.epsilon_after(low), goal)
+    search = Search(rounds_cost(budgets, goal), goal.epsilon, None, progress)
+    first = search.at(1)
+    if not search.is_safe(first):
+        return Answer(None, None, _why_no_round(budgets, goal, first.cost, progress))
+    safe, unsafe = search.bracket(first, _MOST_ROUNDS)
+    return _checked(safe if unsafe is None else search.close_in(safe, unsafe), goal)
 
 
-def _checked(value: float, epsilon: float, goal: Goal) -> Answer:
-    if epsilon > goal.epsilon:
-        raise ParameterError(f"target_epsilon must be reachable: {value!r} was found, but costs {epsilon!r}")
-    return Answer(value, epsilon)
+def _why_no_round(budgets: Array, goal: Goal, cost: float, progress: Progress) -> str:
+    cap = largest_cap(budgets, replace(goal, rounds=1), progress).value
+    remedy = "find more users" if cap is None else f"cap the budgets at {cap:.3g}, or find more users"
+    return f"one round alone costs {cost:.3g}: {remedy}"
+
+
+def cap_cost(budgets: Array, goal: Goal) -> Callable[[float], float]:
+    """Certified epsilon as a function of the cap on budgets."""
+    return lambda cap: goal.cost(np.minimum(budgets, cap))
+
+
+def users_cost(population: Callable[[int], Array], goal: Goal) -> Callable[[float], float]:
+    """Certified epsilon as a function of the number of users."""
+    return lambda users: goal.cost(population(int(users)))
+
+
+def rounds_cost(budgets: Array, goal: Goal) -> Callable[[float], float]:
+    """Certified epsilon as a function of the number of rounds."""
+    return lambda rounds: replace(goal, rounds=int(rounds)).cost(budgets)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Certified epsilon at a dozen places around an answer, in increasing order.
+
+    Attributes:
+        places: Caps, numbers of users or of rounds.
+        epsilons: What each costs.
+    """
+
+    places: tuple[float, ...]
+    epsilons: tuple[float, ...]
+
+
+def curve_around(
+    cost: Callable[[float], float], middle: float, most: float, *, is_whole: bool, progress: Progress = _quiet
+) -> Curve:
+    """Certify a dozen places, evenly on a logarithmic scale, from an eighth of the middle to eight times as much.
+
+    Args:
+        cost: Certified epsilon as a function of the place.
+        middle: A place in (0, most]; it is one of those certified.
+        most: Largest place that makes sense.
+        is_whole: Whether places are whole numbers, at least 1.
+        progress: Called with the places done and the number of all.
+    """
+    low, high = middle / _REACH, min(middle * _REACH, most)
+    places = np.append(np.geomspace(max(low, 1) if is_whole else low, high, _POINTS), middle)
+    places = np.unique(np.round(places) if is_whole else places)
+    epsilons = []
+    for place in places.tolist():
+        epsilons.append(cost(place))
+        progress(len(epsilons), places.size)
+    return Curve(tuple(places.tolist()), tuple(epsilons))
+
+
+def _checked(point: Point, goal: Goal) -> Answer:
+    if not point.cost <= goal.epsilon:
+        raise ParameterError(f"target_epsilon must be reachable: {point.place!r} was found, but costs {point.cost!r}")
+    return Answer(point.place, point.cost)

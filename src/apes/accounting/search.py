@@ -1,0 +1,115 @@
+"""Where a monotone cost meets a target: closed in on from both sides; the answer is the safe side."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Progress = Callable[[int, int], None]
+# A guess keeps this share of the bracket away from its ends, so that every guess makes it smaller.
+_MARGIN = 0.02
+_LONGEST_STEP = 8
+# Where the cost is 0 (delta covers all there is), it is taken as this share of the target on logarithmic scales.
+_NOTHING = 1e-6
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place and the cost there."""
+
+    place: float
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """How to look for the place where a cost crosses a target.
+
+    Attributes:
+        cost: Cost at a place in (0, inf); monotone, or nearly.
+        target: Largest cost that is allowed, in (0, inf).
+        precision: Relative width at which to stop; None for whole numbers, which are told apart exactly.
+        progress: Called with (percent done, 100).
+    """
+
+    cost: Callable[[float], float]
+    target: float
+    precision: float | None
+    progress: Progress
+
+    def at(self, place: float) -> Point:
+        """Evaluate the cost."""
+        return Point(place, self.cost(place))
+
+    def is_safe(self, point: Point) -> bool:
+        """Whether a point keeps to the target; NaN does not."""
+        return point.cost <= self.target
+
+    def bracket(self, start: Point, limit: int) -> tuple[Point, Point | None]:
+        """Go from a whole number towards another until the cost has crossed the target.
+
+        Epsilon changes at least like the square root of rounds or users, so a little beyond where that would cross is
+        far enough, or nearly; no step is longer than a factor of 8.
+
+        Returns:
+            The last point on the start's side, and the first one on the other; None if there is none up to the limit.
+        """
+        before = start
+        while before.place != limit:
+            point = self.at(self._next(before, limit))
+            self._tell(50 * (1 - self._distance(point.cost) / max(self._distance(start.cost), 1e-9)))
+            if self.is_safe(point) != self.is_safe(start):
+                return before, point
+            before = point
+        return before, None
+
+    def _next(self, point: Point, limit: int) -> int:
+        factor = math.exp(min(2.1 * self._distance(point.cost), math.log(_LONGEST_STEP)))
+        if limit > point.place:
+            return min(max(math.ceil(point.place * factor), int(point.place) + 1), limit)
+        return max(min(math.floor(point.place / factor), int(point.place) - 1), limit)
+
+    def close_in(self, safe: Point, unsafe: Point) -> Point:
+        """Shrink a bracket to the precision asked for; return its safe side.
+
+        On logarithmic scales the cost is nearly a straight line, so each guess is where that would cross, moved a
+        little to the side that is farther away; after two guesses that did not halve the bracket, its middle.
+
+        Guarantee:
+            The target is kept at the place returned, and exceeded at another one: the next whole number, or one
+            within the precision.
+        """
+        first, slow = self._width(safe, unsafe), 0
+        while (width := self._width(safe, unsafe)) > 1:
+            point = self.at(self._guess(safe, unsafe, is_slow=slow >= 2))
+            safe, unsafe = (point, unsafe) if self.is_safe(point) else (safe, point)
+            slow = slow + 1 if self._width(safe, unsafe) > width / 2 else 0
+            self._tell(50 + 50 * (1 - math.log(max(self._width(safe, unsafe), 1)) / math.log(first)))
+        self._tell(100)
+        return safe
+
+    def _width(self, safe: Point, unsafe: Point) -> float:
+        """Width of a bracket in units of the precision; at most 1 if there is nothing left to find."""
+        if self.precision is None:
+            return abs(unsafe.place - safe.place)
+        return abs(math.log(unsafe.place / safe.place)) / self.precision
+
+    def _guess(self, safe: Point, unsafe: Point, *, is_slow: bool) -> float:
+        span = math.log(unsafe.place / safe.place)
+        floor = math.log(max(safe.cost, _NOTHING * self.target))
+        share = (math.log(self.target) - floor) / (math.log(unsafe.cost) - floor)
+        # Just past the crossing, to move the far end; then just before it.
+        nudge = 0.3 / self._width(safe, unsafe)
+        share = 0.5 if is_slow else min(max(share + (nudge if share < 0.5 else -nudge), _MARGIN), 1 - _MARGIN)
+        place = safe.place * math.exp(span * share)
+        if self.precision is not None:
+            return place
+        low, high = sorted((safe.place, unsafe.place))
+        return min(max(round(place), low + 1), high - 1)
+
+    def _distance(self, cost: float) -> float:
+        """How far a cost is from the target, on a logarithmic scale."""
+        return abs(math.log(max(cost, _NOTHING * self.target) / self.target))
+
+    def _tell(self, percent: float) -> None:
+        # NaN, from costs without end, counts as nothing done.
+        self.progress(int(min(max(0.0, percent), 100.0)), 100)

@@ -1,0 +1,71 @@
+"""The search: exact on whole numbers, on the safe side, and not misled by costs that are no straight line."""
+
+import math
+
+import pytest
+
+from apes.accounting.search import Point, Search
+
+SHAPES = {
+    "square root": math.sqrt,
+    "straight": lambda x: x / 100,
+    "square": lambda x: x**2 / 1e4,
+    "step": lambda x: 0.1 if x < 612 else 50.0,
+    "nothing at first": lambda x: max(0.0, x / 100 - 3),
+    "exponential": lambda x: math.exp(min(x / 200, 600)),
+    "flat": lambda x: 0.1 if x < 700 else 10 + 1e-9 * x,
+}
+
+
+def search_for(cost, target, precision=None):
+    tried = []
+
+    def counted(place):
+        tried.append(place)
+        return cost(place)
+
+    return Search(counted, target, precision, lambda done, total: None), tried
+
+
+@pytest.mark.parametrize("cost", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("target", [1.5, 2.0, 9.0])
+def test_whole_numbers_are_told_apart(cost, target):
+    search, tried = search_for(cost, target)
+    safe, unsafe = search.bracket(search.at(1), 10**6)
+    found = search.close_in(safe, unsafe)
+    assert cost(found.place) == found.cost <= target < cost(found.place + 1)
+    assert all(isinstance(place, int) for place in tried)
+    assert len(set(tried)) == len(tried) < 45
+
+
+@pytest.mark.parametrize("cost", SHAPES.values(), ids=SHAPES)
+def test_falling_costs_from_either_side(cost):
+    def falling(n):
+        return cost(2000 / n)
+
+    search, _ = search_for(falling, 2.0)
+    unsafe, safe = search.bracket(search.at(1), 10**6)
+    downwards = search.bracket(search.at(1000), 1)
+    found = {search.close_in(safe, unsafe).place, search.close_in(*downwards).place}
+    assert len(found) == 1
+    assert falling(max(found)) <= 2.0 < falling(max(found) - 1)
+
+
+@pytest.mark.parametrize("cost", SHAPES.values(), ids=SHAPES)
+def test_real_places_are_found_to_the_precision(cost):
+    search, tried = search_for(cost, 2.0, 1e-3)
+    found = search.close_in(search.at(1e-3), search.at(1e6))
+    assert cost(found.place) == found.cost <= 2.0 < cost(found.place * 1.0011)
+    assert len(tried) < 45
+
+
+def test_a_limit_is_kept():
+    search, tried = search_for(lambda n: 1.0, 2.0)
+    assert search.bracket(search.at(1), 50) == (Point(50, 1.0), None)
+    assert max(tried) == 50
+    assert search.bracket(search.at(10), 1) == (Point(1, 1.0), None)
+
+
+def test_what_is_no_number_is_not_safe():
+    search, _ = search_for(lambda n: math.nan, 2.0)
+    assert not search.is_safe(search.at(1))

@@ -1,0 +1,106 @@
+"""The trade of levels and clip: caps reach the target, and errors are those of the real randomizer."""
+
+import json
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from apes.accounting.planner import Goal
+from apes.analyzer.calibrator import CodedInverse, adaptive_statistic
+from apes.analyzer.expected import pooled_channel
+from apes.budgets import make_budgets
+from apes.cli import app
+from apes.client.randomizer import CodedClipLaplace, Place
+from apes.errors import ParameterError
+from apes.messages import PermutedBatch
+from apes.randomness import SimulationSource
+from apes.trade import LEVELS, Offer, Trade, standard_error, trade_levels
+
+GOAL = Goal(epsilon=0.3, delta=1e-6, dimensions=100, rounds=1)
+BUDGETS = make_budgets("uniform2", 5000, 1)
+
+
+@pytest.fixture(scope="module")
+def trade():
+    return trade_levels(BUDGETS, GOAL, levels=(8, 64, 256))
+
+
+def test_every_number_of_levels_reaches_the_target(trade):
+    assert [(offer.levels, offer.bits) for offer in trade.offers] == [(8, 3), (64, 6), (256, 8)]
+    for offer in trade.offers:
+        goal = replace(GOAL, levels=offer.levels)
+        assert offer.epsilon == goal.cost(np.minimum(BUDGETS, offer.cap)) <= 0.3
+    # Under one budget fewer levels reveal more, so their cap is lower.
+    caps = [offer.cap for offer in trade.offers]
+    assert 0 < caps[0] < caps[1] < caps[2] < BUDGETS.max()
+    assert trade.best.error == min(offer.error for offer in trade.offers)
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+def test_the_predicted_error_is_that_of_the_real_randomizer(levels):
+    clip, repeats = 0.3, 4000
+    budgets = np.minimum(make_budgets("uniform2", 2000, 1), 0.6)
+    randomizer = CodedClipLaplace(clip, levels)
+    updates = np.zeros((budgets.size, repeats), dtype=np.float32)
+    values = randomizer.draw(updates, randomizer.prepare(budgets), Place(0, 0), SimulationSource(5))
+    calibrator = CodedInverse(clip, lambda e: pooled_channel(e, levels), adaptive_statistic)
+    observed = calibrator.estimate(PermutedBatch(values.T, budgets)).mean.std()
+    predicted = Trade((Offer(levels, 1, 0.6, 1.0, standard_error(budgets, levels)),)).errors([clip])[0, 0]
+    limit = 5 / np.sqrt(2 * repeats)  # standard error of a standard deviation, relative
+    assert abs(observed / predicted - 1) <= limit
+    assert abs(observed / (0.9 * predicted) - 1) > limit
+
+
+def test_errors_shrink_with_the_crowd_and_grow_with_the_clip(trade):
+    assert standard_error(np.full(400, 0.5), 4) == pytest.approx(standard_error(np.full(100, 0.5), 4) / 2)
+    one, two = trade.errors([0.1, 0.2]).T
+    assert two == pytest.approx(2 * one)
+    with pytest.raises(ParameterError, match="clip"):
+        trade.errors([0.0])
+
+
+def test_of_two_levels_the_error_is_that_of_randomized_response():
+    assert standard_error(np.full(50, 1.0), 2) == pytest.approx(1 / (math.sqrt(50) * math.tanh(0.5)))
+
+
+def test_an_offer_out_of_reach_is_never_the_best():
+    none = Offer(2, 1, None, None, math.inf, "more users")
+    some = Offer(4, 2, 0.1, 0.5, 3.0)
+    assert Trade((none, some)).best is some
+    assert Trade((none,)).best.advice == "more users"
+    assert trade_levels(np.ones(2), Goal(1e-7, 1e-9, 50, 4), levels=(16,)).best.cap is None
+
+
+def test_command(tmp_path, monkeypatch):
+    # Few levels take their time to certify.
+    monkeypatch.setattr("apes.cli_plan.trade_levels", partial(trade_levels, levels=(64, 256)))
+    command = ["plan", "--target-epsilon", "0.3", "--delta", "1e-6", "--users", "5000", "--dimensions", "100"]
+    command += ["--rounds", "1", "--solve"]
+    picture = tmp_path / "trade.png"
+    done = CliRunner().invoke(app, [*command, "levels", "--clip", "0.1,0.2", "--plot", str(picture), "--json"])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert (result["solve"], result["feasible"], result["clips"]) == ("levels", True, [0.1, 0.2])
+    best = min(result["trade"], key=lambda offer: offer["error"])
+    assert (result["answer"], result["cap"]) == (best["levels"], best["cap"])
+    assert best["errors"] == pytest.approx([0.1 * best["error"], 0.2 * best["error"]])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["levels", "--clip", "0.1,many"], "clip must be numbers"),
+        (["levels", "--clip", "0"], "clip must be in (0, inf)"),
+        (["cap", "--clip", "0.1"], "clip must be left out"),
+        (["users", "--budgets", "file:people.csv"], "budgets must be a law to solve for users"),
+    ],
+)
+def test_bad_input(options, said):
+    done = CliRunner().invoke(app, ["plan", "--target-epsilon", "1", "--delta", "1e-6", "--solve", *options])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
