@@ -13,6 +13,7 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import NEIGHBOURS
 from apes.cli_accounting import account_command, audit_command, plan_command
 from apes.cli_convergence import converge_command
+from apes.cli_reproduce import reproduce_command
 from apes.cli_shared import Json, says_what_went_wrong
 from apes.data import NAMES, Dataset, download, load
 from apes.errors import ParameterError
@@ -31,6 +32,7 @@ app.command("account")(account_command)
 app.command("plan")(plan_command)
 app.command("audit")(audit_command)
 app.command("converge")(converge_command)
+app.command("reproduce")(reproduce_command)
 
 
 def main() -> None:

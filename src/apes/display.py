@@ -29,6 +29,23 @@ def steps(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
+def shares(what: str) -> Iterator[Callable[[float, float, str], None]]:
+    """Show a bar for work that reports (done, total, what is being done), with the time left."""
+    with Progress(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[state]}"),
+        console=console,
+    ) as progress:
+        task = progress.add_task(what, total=None, state="")
+        yield lambda done, total, state: progress.update(task, completed=done, total=max(total, 1e-9), state=state)
+
+
+@contextmanager
 def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[Reached], None]]:
     """Show rounds, accuracy, loss and time left while a model trains."""
     with Progress(

@@ -56,7 +56,7 @@ class Unbiased:
 
     def estimate(self, batch: Batch) -> Estimate:
         """The mean report."""
-        return Estimate(_mean_report(batch), self.standard_error(batch.budgets))
+        return Estimate(mean_report(batch), self.standard_error(batch.budgets))
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ContinuousInverse:
     def estimate(self, batch: Batch) -> Estimate:
         """Invert the expected mean report, coordinate by coordinate; outside its range, clip."""
         inputs, expected, variance = continuous_response(batch.budgets, self.clip)
-        mean = np.interp(_mean_report(batch), expected, inputs)
+        mean = np.interp(mean_report(batch), expected, inputs)
         return Estimate(mean, _error_at_zero(inputs, expected, variance, batch.budgets.size))
 
 
@@ -161,7 +161,8 @@ def _coded_error(channel: Channel, psi: NDArray[np.float64], users: int) -> floa
     return _error_at_zero(level_values(psi.size, 1.0), channel @ psi, variance, users)
 
 
-def _mean_report(batch: Batch) -> NDArray[np.float64]:
+def mean_report(batch: Batch) -> NDArray[np.float64]:
+    """Mean of the users' continuous reports, coordinate by coordinate."""
     if isinstance(batch, SummedBatch):
         return batch.mean
     if isinstance(batch, PermutedBatch) and batch.values.dtype == np.float32:
