@@ -26,7 +26,7 @@ _HELP = {
     "local_epochs": "FedProx: local steps (default 10).",
     "local_learning_rate": "FedProx: local step size (default 1).",
     "mu": "FedProx: weight of the proximal term (default 0.01).",
-    "learning_rate": "The server's step (default: as large as the noise allows, at most 2; FedProx at most 1).",
+    "learning_rate": "The server's step (default: as large as the noise allows, at most 4; FedProx at most 1).",
     "momentum": "Running mean of the estimates, 0 to 0.999 (default 0.8; FedProx 0).",
     "decay": "Step decay: alpha / (1 + decay t) (default 0).",
     "averaging": "Hand out the average of models with weights t^a (default 0: the last model).",

@@ -40,7 +40,7 @@ _DEFAULT_KEEP = 0.2
 # Default schedule. The running mean over a few rounds steadies the step on every data set tried; the step is capped
 # where the noise that a round adds to a weight would exceed 0.018, which is close to the best at every noise level
 # from 0.0045 to 0.057 on MNIST and on digits.
-_LARGEST_STEP = 2.0
+_LARGEST_STEP = 4.0
 _NOISE_PER_ROUND = 0.018
 _MOMENTUM = 0.8
 
@@ -63,7 +63,7 @@ class Plan:
         local_epochs: Local steps of FedProx (10).
         local_learning_rate: Local step size of FedProx (1).
         mu: FedProx's proximal weight (0.01).
-        learning_rate: The server's step; by default as large as the noise allows, at most 2 (FedProx: 1).
+        learning_rate: The server's step; by default as large as the noise allows, at most 4 (FedProx: 1).
         momentum, decay, averaging: See `apes.analyzer.optimizer.ServerOptimizer`.
         calibration: ``inverse`` (the paper's) or ``likelihood`` (coded reports), for Clip-Laplace frameworks; by
             default whichever suits the noise.

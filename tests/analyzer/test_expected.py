@@ -159,8 +159,8 @@ class Absent:
     def prepare(self, budgets):
         return budgets
 
-    def draw(self, updates, tables, place, source):
-        return np.full(updates.shape, -1, dtype=np.int64)
+    def padding(self, tables, width, place, source):
+        return np.full((tables.shape[0], width), -1, dtype=np.int64)
 
 
 def disagreements(levels):

@@ -6,10 +6,19 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 
-from apes.client.continuous_draw import draw_clip_laplace, draw_laplace
+from apes.client.continuous_draw import (
+    _add_noise,
+    _centred_uniforms,
+    _invert_extreme,
+    _invert_tails,
+    _signed_tails,
+    draw_clip_laplace,
+    draw_laplace,
+)
 from apes.laws import ClipLaplace, Laplace
 from apes.randomness import Purpose, SimulationSource
 
@@ -105,3 +114,67 @@ def test_splitting_a_block_changes_nothing(draw):
     assert np.concatenate(single).tobytes() == whole.tobytes()
     assert (drawn(draw, updates, budgets, clip, 91, 7) != whole).all()
     assert (drawn(draw, updates, budgets, clip, 90, 8) != whole).all()
+
+
+def test_centred_uniforms_are_the_uniform_numbers_exactly():
+    centred = np.empty(1000)
+    _centred_uniforms(np.uint64(12), 7, STREAM, SOURCE.key, centred)
+    assert ((1 + centred) / 2 == uniforms(12, 6, 1000)).all()
+    assert ((centred * 2**53) % 2 == 1).all()
+    assert (np.abs(centred) < 1).all()
+
+
+# The outermost draws there are, and those next to the centre.
+ENDS = np.array([-1 + 2.0**-53, -1 + 3 * 2.0**-53, -(2.0**-53), 2.0**-53, 1 - 3 * 2.0**-53, 1 - 2.0**-53])
+
+
+def test_laplace_reaches_its_last_quantiles():
+    noise = np.empty(ENDS.size, dtype=np.float32)
+    _add_noise(np.zeros(ENDS.size, np.float32), 2.0, 1.0, ENDS, noise)
+    # 1 - |c| is the mass of both tails.
+    tails = np.log(2.0) * np.array([53, 53 - np.log2(3)])
+    assert noise[:2] == pytest.approx(-2 * tails, rel=2.0**-23)
+    assert noise[-2:] == pytest.approx(2 * tails[::-1], rel=2.0**-23)
+    assert noise[2:4] == pytest.approx([-(2.0**-52), 2.0**-52], rel=2.0**-23)
+
+
+@pytest.mark.parametrize("epsilon", [1.01e-4, 0.05, 1.0, 8.0, 50.0, 300.0, 699.0])
+@pytest.mark.parametrize("share", [-1.0, -0.7, 0.0, 1e-6, 0.4, 1.0])
+def test_clip_laplace_reaches_its_last_quantiles(epsilon, share):
+    location = np.full(ENDS.size, 3 * share, dtype=np.float32)
+    fast, any_budget = np.empty((2, ENDS.size), dtype=np.float32)
+    tails = ENDS.copy()
+    _signed_tails(location, epsilon, 3.0, tails)
+    _invert_tails(location, epsilon, 3.0, tails, fast)
+    _invert_extreme(location, epsilon, 3.0, ENDS, any_budget)
+    exact = exact_quantiles(float(location[0]), epsilon, 3.0)
+    assert np.abs(fast - exact).max() <= 3 * (2.0**-24 + 1e-11)
+    # The general loop takes 1 - |y|, which loses the last bits of the tails: half a bit of log(1 - |y|) at the end.
+    assert np.abs(any_budget - exact).max() <= 3 * (2.0**-24 + 1e-11) + 6 / epsilon * np.log(2)
+    assert np.abs(any_budget).max() <= 3.0
+
+
+def exact_quantiles(g, epsilon, clip):
+    """Quantiles at (1 + c) / 2 for the c in ENDS, from the distribution function solved in 100 digits."""
+    with mpmath.workdps(100):
+        lam, reports = 2 * mpmath.mpf(clip) / mpmath.mpf(epsilon), []
+        near, far = mpmath.exp((-clip - mpmath.mpf(g)) / lam), mpmath.exp((mpmath.mpf(g) - clip) / lam)
+        for c in ENDS:
+            mass = (1 + mpmath.mpf(float(c))) / 2 * (2 - near - far)
+            is_below = mass <= 1 - near
+            z = lam * mpmath.log(mass + near) if is_below else -lam * mpmath.log(2 - near - mass)
+            reports.append(float(g + z))
+    return np.array(reports)
+
+
+@pytest.mark.parametrize("epsilon", [1.01e-4, 0.05, 1.0, 8.0, 50.0, 699.0])
+def test_both_loops_of_clip_laplace_agree(epsilon):
+    """The fast one and the one for every budget, on the same draws."""
+    width, clip = 3001, 0.1
+    locations = np.random.default_rng(8).normal(0, clip, width).astype(np.float32)
+    draws, reports = np.empty(width + 1), np.empty((2, width), dtype=np.float32)
+    _centred_uniforms(np.uint64(3), 0, STREAM, SOURCE.key, draws)
+    _invert_extreme(locations, epsilon, clip, draws, reports[0])
+    _signed_tails(locations, epsilon, clip, draws)
+    _invert_tails(locations, epsilon, clip, draws, reports[1])
+    assert np.abs(reports[0] - reports[1]).max() <= clip * (2.0**-23 + 1e-11)

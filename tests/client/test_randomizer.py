@@ -86,6 +86,49 @@ def test_a_block_is_its_parts(randomizer):
     assert np.concatenate(rows).tobytes() == whole.tobytes()
 
 
+def padded(randomizer, width=40, place=Place(3, 5, Purpose.PADDING), source=SOURCE, budgets=BUDGETS):  # noqa: B008
+    return randomizer.padding(randomizer.prepare(budgets), width, place, source)
+
+
+@every_randomizer
+def test_padding_is_a_block_of_reports_and_its_parts(randomizer):
+    whole = padded(randomizer, 41)
+    assert whole.shape == (3, 41)
+    assert whole.dtype == drawn(randomizer, updates_of(3, 41)).dtype
+    parts = [padded(randomizer, b - a, Place(3, 5 + a, Purpose.PADDING)) for a, b in ((0, 6), (6, 7), (7, 41))]
+    assert np.concatenate(parts, axis=1).tobytes() == whole.tobytes()
+    rows = [padded(randomizer, 41, Place(3 + u, 5, Purpose.PADDING), budgets=BUDGETS[u : u + 1]) for u in range(3)]
+    assert np.concatenate(rows).tobytes() == whole.tobytes()
+
+
+@every_noise
+def test_user_coordinate_purpose_round_and_seed_all_change_the_padding(randomizer):
+    places = (Place(3, 5, Purpose.PADDING), Place(4, 5, Purpose.PADDING), Place(3, 6, Purpose.PADDING), Place(3, 5))
+    sources = (SimulationSource(31, 5), SimulationSource(32, 4), SimulationSource(31 + 2**32, 4))
+    blocks = [padded(randomizer, place=place) for place in places]
+    blocks += [padded(randomizer, source=source) for source in sources]
+    assert len({block.tobytes() for block in blocks}) == 7
+
+
+@every_randomizer
+def test_padding_has_the_law_of_reports_on_zero(randomizer):
+    """Their variances agree to 5 standard errors, and those of a budget 10 % smaller do not."""
+    width, budgets = 400_000, np.array([4.0, 8.0, 20.0])
+    reports = drawn(randomizer, np.zeros((3, width), dtype=np.float32), budgets=budgets)
+    right, wrong = padded(randomizer, width, budgets=budgets), padded(randomizer, width, budgets=0.9 * budgets)
+    for row, own, weak in zip(reports, right, wrong, strict=True):
+        assert gap(row, own) <= 5
+        assert gap(row, weak) > 5 or isinstance(randomizer, NoNoise)
+
+
+def gap(one, other):
+    """Difference of the mean squared distances from the pooled mean of two samples, in standard errors."""
+    centre = np.concatenate([one, other]).mean(dtype=np.float64)
+    a, b = (one - centre) ** 2, (other - centre) ** 2
+    spread = np.sqrt(a.var() / a.size + b.var() / b.size)
+    return abs(a.mean() - b.mean()) / spread if spread else 0.0
+
+
 @every_randomizer
 def test_memory_order_does_not_matter(randomizer):
     updates = updates_of(3, 40)

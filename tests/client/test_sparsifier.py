@@ -3,7 +3,8 @@
 Every statistical limit has a false-alarm rate of 1e-6; beside each test stands a wrong law that it rejects.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -45,10 +46,11 @@ class Marker:
         self.prepared.append(budgets)
         return budgets
 
-    def draw(self, updates, tables, place, source):
-        assert (updates == 0).all()
+    def padding(self, tables, width, place, source):
         assert place.purpose == Purpose.PADDING
-        return np.full(updates.shape, self.mark, dtype=np.uint8 if isinstance(self.mark, int) else np.float32)
+        return np.full(
+            (tables.shape[0], width), self.mark, dtype=np.uint8 if isinstance(self.mark, int) else np.float32
+        )
 
 
 def levels_without_the_last(rng, levels, shape):
@@ -101,6 +103,13 @@ def choice_distance(chosen, b, width):
     return float(((chosen.sum(axis=0) - chosen.shape[0] * share) ** 2).sum() / variance)
 
 
+def favoured(kept):
+    """The same choice, but place 0 chosen 10 % more often."""
+    biased = kept.copy()
+    biased[np.flatnonzero(~kept[:, 0])[: round(0.1 * kept[:, 0].sum())], 0] = True
+    return biased
+
+
 @pytest.mark.parametrize("ends", [(0, 0), (0, 14)], ids=["equal levels", "equal sizes"])
 def test_ties_are_broken_without_favour(ends):
     users, width, b, levels = 60_000, 20, 5, 15
@@ -109,9 +118,7 @@ def test_ties_are_broken_without_favour(ends):
     kept = TopB(b).apply(values, np.ones((users, levels)), Marker(centre), Place(0, 0), SOURCE) != centre
     assert (kept.sum(axis=1) == b).all()
     assert choice_distance(kept, b, width) <= limit(width - 1)
-    biased = kept.copy()  # place 0 chosen 10 % more often
-    biased[np.flatnonzero(~kept[:, 0])[: round(0.1 * kept[:, 0].sum())], 0] = True
-    assert choice_distance(biased, b, width) > limit(width - 1)
+    assert choice_distance(favoured(kept), b, width) > limit(width - 1)
 
 
 def test_ties_fill_up_behind_the_larger_reports():
@@ -271,6 +278,49 @@ def test_more_reports_to_keep_than_there_are(kind):
 
 
 def test_ties_of_continuous_reports_are_broken_without_favour():
-    users, width, b = 2_000, 20, 5
-    kept = kept_of(TopB(b), np.full((users, width), CLIP, dtype=np.float32))
+    users, width, b = 60_000, 20, 5
+    signs = np.random.default_rng(7).choice(np.array([-1, 1], np.float32), (users, width))
+    kept = kept_of(TopB(b), CLIP * signs)
     assert choice_distance(kept, b, width) <= limit(width - 1)
+    assert choice_distance(favoured(kept), b, width) > limit(width - 1)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-45, 1e-38, 1e-3, CLIP])
+def test_neighbouring_continuous_reports_are_told_apart(value):
+    """The smallest difference there is between two reports decides, however small they are."""
+    larger = np.nextafter(np.float32(value), np.float32(1))
+    values = np.full((50, 11), value, dtype=np.float32)
+    values[:, 3], values[:, 8] = larger, -larger
+    assert (kept_of(TopB(2), values).sum(axis=0) == [0, 0, 0, 50, 0, 0, 0, 0, 50, 0, 0]).all()
+
+
+@pytest.mark.parametrize("randomizer", [CodedClipLaplace(CLIP, 16), ContinuousClipLaplace(CLIP)])
+@pytest.mark.parametrize("sparsifier", [TopB(12), RandomB(12), Threshold(0.6)], ids=str)
+def test_any_split_of_the_users_gives_the_same_reports(sparsifier, randomizer):
+    """With 16 levels and 50 coordinates every user's cut is tied."""
+    budgets = np.linspace(0.05, 8, 9)
+    updates = np.random.default_rng(2).normal(0, CLIP, (9, 50)).astype(np.float32)
+
+    def result(a, b):
+        tables, place = randomizer.prepare(budgets[a:b]), Place(20 + a, 0)
+        values = randomizer.draw(updates[a:b], tables, place, SOURCE)
+        return sparsifier.apply(values, tables, randomizer, place, SOURCE).tobytes()
+
+    for cuts in ([0, 1, 9], [0, 4, 5, 9], list(range(10))):
+        assert b"".join(result(a, b) for a, b in pairwise(cuts)) == result(0, 9)
+
+
+def test_sparsifiers_leave_what_they_are_given():
+    values = np.random.default_rng(1).integers(0, 16, (4, 30)).astype(np.uint8)
+    before, randomizer = values.copy(), CodedClipLaplace(CLIP, 16)
+    for sparsifier in (TopB(5), RandomB(5), Threshold(0.6)):
+        sparsifier.apply(values, randomizer.prepare(np.ones(4)), randomizer, Place(0, 0), SOURCE)
+        assert (values == before).all()
+
+
+def test_sparsifiers_are_values():
+    assert TopB(3) == TopB(3) != TopB(4)
+    assert TopB(3) != RandomB(3)
+    assert repr(TopB(3)) == "TopB(b=3)"
+    with pytest.raises(FrozenInstanceError):
+        RandomB(3).b = 4

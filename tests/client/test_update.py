@@ -108,6 +108,22 @@ def test_fedprox_against_full_local_weights(classes, features, mu, epochs):
     assert np.abs(measured - exact).max() <= TOLERANCE * np.sqrt(epochs)
 
 
+@pytest.mark.parametrize("features", [1, 13])
+@pytest.mark.parametrize("epochs", [1, 2, 10])
+def test_fedprox_of_users_with_many_rows(epochs, features):
+    """Up to and past the number of rows where the Gram matrix gives way to the local weights."""
+    sizes = [399, 3, 400, 401, 1, 977]
+    weights, block = model(3, features), population(3, features, sizes).block(0, len(sizes))
+    measured = written(FedProxUpdate(epochs, RATE, 0.01), weights, block)
+    exact = expected(block, weights, lambda w, x, y: fedprox(w, x, y, epochs, RATE, 0.01))
+    assert np.abs(measured - exact).max() <= TOLERANCE * np.sqrt(epochs)
+    for user in range(len(sizes)):
+        alone = written(
+            FedProxUpdate(epochs, RATE, 0.01), weights, population(3, features, sizes).block(user, user + 1)
+        )
+        assert alone.tobytes() == measured[user].tobytes()
+
+
 def test_the_tolerance_sees_a_wrong_proximal_term_and_a_missing_epoch():
     weights, block = model(10, 13), population(10, 13).block(0, len(ROWS_OF_USERS))
     measured = written(FedProxUpdate(10, RATE, 0.01), weights, block)

@@ -82,7 +82,7 @@ def draw_codes(
             leading[s] = np.int32(row[s] >> _LEADING)
         if not _is_finite(updates[u].view(np.uint32)):
             return False
-        _first_words(words, place, key)
+        first_words(words, place, key)
         _propose(updates[u], own, clip, row.size, steps, rounded, codes[u])
         open_count = _look_up(own, steps, leading, pending)
         rare_count = _find_ties(own, steps, leading, pending[:open_count], rare)
@@ -104,7 +104,8 @@ def _is_finite(bits: NDArray[np.uint32]) -> bool:
 
 
 @compiled
-def _first_words(words: NDArray[np.uint32], place: Place, key: Key) -> None:
+def first_words(words: NDArray[np.uint32], place: Place, key: Key) -> None:
+    """Fill with the words of stage 0, four a counter, from the counter on that holds coordinate ``place[2]``."""
     user, stream, first = place
     block = first // _FOUR
     for i in range(np.uint64(words.size // 4)):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from apes.client.coded_draw import draw_codes
 from apes.client.continuous_draw import draw_clip_laplace, draw_laplace
 from apes.client.device_draw import draw_codes_on_device
+from apes.client.padding_draw import draw_padding
 from apes.errors import ParameterError
 from apes.parameters import finite, positive, whole, within
 from apes.randomness import Purpose, SimulationSource, SystemSource
@@ -48,6 +49,10 @@ class Randomizer(Protocol):
         self, updates: NDArray[np.float32], tables: NDArray[Any], place: Place, source: SimulationSource
     ) -> Values:
         """Perturbed updates (users x coordinates)."""
+        ...
+
+    def padding(self, tables: NDArray[Any], width: int, place: Place, source: SimulationSource) -> Values:
+        """Perturbed zeros (users x width) under the tables' budgets: the law that `draw` has on updates of 0."""
         ...
 
 
@@ -87,6 +92,15 @@ class CodedClipLaplace:
             raise ParameterError("updates must be finite")
         return codes
 
+    def padding(
+        self, tables: NDArray[np.uint64], width: int, place: Place, source: SimulationSource
+    ) -> NDArray[np.uint8]:
+        """Levels of perturbed zeros, to 2^-24 in total variation (`apes.client.padding_draw`)."""
+        codes = np.empty((tables.shape[0], width), dtype=np.uint8)
+        address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
+        draw_padding(tables, address, source.key, codes)
+        return codes
+
     def draw_on_device(
         self, updates: NDArray[np.float32], budgets: NDArray[np.float64], source: SystemSource
     ) -> NDArray[np.uint8]:
@@ -119,6 +133,12 @@ class ContinuousClipLaplace:
         """Values in [-C, C]."""
         return _continuous(draw_clip_laplace, self.clip, updates, tables, place, source)
 
+    def padding(
+        self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource
+    ) -> NDArray[np.float32]:
+        """Values of perturbed zeros."""
+        return self.draw(np.zeros((tables.size, width), dtype=np.float32), tables, place, source)
+
 
 @dataclass(frozen=True)
 class LaplaceNoise:
@@ -143,6 +163,12 @@ class LaplaceNoise:
         """The clipped updates plus noise of scale 2C / epsilon."""
         return _continuous(draw_laplace, self.clip, updates, tables, place, source)
 
+    def padding(
+        self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource
+    ) -> NDArray[np.float32]:
+        """Noise of scale 2C / epsilon."""
+        return self.draw(np.zeros((tables.size, width), dtype=np.float32), tables, place, source)
+
 
 @dataclass(frozen=True)
 class NoNoise:
@@ -164,6 +190,12 @@ class NoNoise:
         """The updates as they are."""
         finite("updates", updates)
         return updates.copy()
+
+    def padding(
+        self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource
+    ) -> NDArray[np.float32]:
+        """Zeros."""
+        return self.draw(np.zeros((tables.size, width), dtype=np.float32), tables, place, source)
 
 
 def _as_block(updates: NDArray[np.float32], users: int) -> NDArray[np.float32]:

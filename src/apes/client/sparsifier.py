@@ -14,11 +14,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.client.choice import keep_any, keep_largest, put_kept
+from apes.client.coded_draw import Key
 from apes.client.randomizer import Place, Randomizer, Values
 from apes.codes import levels_beyond
 from apes.errors import ParameterError
 from apes.parameters import positive, whole, within
-from apes.randomness import Purpose, SimulationSource, fill_uniform
+from apes.randomness import Purpose, SimulationSource
+
+Address = tuple[int, int, np.uint64]
+Marks = NDArray[np.bool_]
 
 
 class Sparsifier(Protocol):
@@ -42,58 +47,56 @@ class Sparsifier(Protocol):
 
 
 @dataclass(frozen=True)
-class TopB:
+class _KeepB:
+    """Keep b reports of every user, pad the rest with perturbed zeros of the user's own budget."""
+
+    b: int
+    needs_whole_update = True
+
+    def __post_init__(self) -> None:
+        whole("b", self.b, 1)
+
+    def _choose(self, values: Values, tables: NDArray[Any], address: Address, key: Key, kept: Marks) -> None:
+        """Mark b reports of every user."""
+        raise NotImplementedError
+
+    def apply(
+        self,
+        values: Values,
+        tables: NDArray[Any],
+        randomizer: Randomizer,
+        place: Place,
+        source: SimulationSource,
+    ) -> Values:
+        """Pad all but b reports of every user."""
+        if self.b > values.shape[1]:
+            raise ParameterError(f"b must be in [1, {values.shape[1]}], the number of coordinates; got {self.b}")
+        address = (place.first_user, place.first_coordinate, source.stream(Purpose.CHOICE))
+        kept = np.empty(values.shape, dtype=np.bool_)
+        self._choose(values, tables, address, source.key, kept)
+        return _pad(values, kept, tables, randomizer, place, source)
+
+
+class TopB(_KeepB):
     """Keep a user's b reports of largest size, pad the rest with perturbed zeros (S-APES).
 
     Ties are broken at random. The padding has the user's own budget, as in the paper.
     """
 
-    b: int
-    needs_whole_update = True
-
-    def __post_init__(self) -> None:
-        whole("b", self.b, 1)
-
-    def apply(
-        self,
-        values: Values,
-        tables: NDArray[Any],
-        randomizer: Randomizer,
-        place: Place,
-        source: SimulationSource,
-    ) -> Values:
-        """Pad all but the b largest reports of every user."""
-        ties = _uniforms(values, place, source)
+    def _choose(self, values: Values, tables: NDArray[Any], address: Address, key: Key, kept: Marks) -> None:
         if values.dtype == np.uint8:
-            # A level's size is a whole number, so adding a number below 1 breaks ties and nothing else.
-            sizes: NDArray[np.floating[Any]] = np.abs(2 * values.astype(np.float32) - _top_level(tables)) + ties
+            sizes: NDArray[np.uint8] | NDArray[np.uint32] = _farther_level(values, tables)
         else:
-            # Different float32 numbers are at least 2^-24 apart, so a factor below 1 + 2^-30 breaks ties only.
-            sizes = (np.abs(values.astype(np.float64)) + 2.0**-149) * (1 + ties.astype(np.float64) * 2.0**-30)
-        return _pad(values, _largest(sizes, self.b), tables, randomizer, place, source)
+            # Without its sign, a float32 number's bits order as the number does.
+            sizes = np.ascontiguousarray(values).view(np.uint32) & np.uint32(0x7FFFFFFF)
+        keep_largest(sizes, self.b, address, key, kept)
 
 
-@dataclass(frozen=True)
-class RandomB:
+class RandomB(_KeepB):
     """Keep b reports of every user chosen at random, pad the rest with perturbed zeros."""
 
-    b: int
-    needs_whole_update = True
-
-    def __post_init__(self) -> None:
-        whole("b", self.b, 1)
-
-    def apply(
-        self,
-        values: Values,
-        tables: NDArray[Any],
-        randomizer: Randomizer,
-        place: Place,
-        source: SimulationSource,
-    ) -> Values:
-        """Pad all but b random reports of every user."""
-        kept = _largest(_uniforms(values, place, source), self.b)
-        return _pad(values, kept, tables, randomizer, place, source)
+    def _choose(self, values: Values, tables: NDArray[Any], address: Address, key: Key, kept: Marks) -> None:
+        keep_any(self.b, address, key, kept)
 
 
 @dataclass(frozen=True)
@@ -126,31 +129,19 @@ class Threshold:
     ) -> Values:
         """Pad every report below the threshold."""
         if values.dtype == np.uint8:
-            kept = levels_beyond(_top_level(tables) + 1, self.tau)[values]
+            beyond = levels_beyond(tables.shape[1], self.tau)
+            centre = beyond.size // 2
+            kept = _farther_level(values, tables) >= centre + int(np.argmax(beyond[centre:]))
         else:
             kept = np.abs(values) >= self.tau * randomizer.clip
         public = randomizer.prepare(np.full(values.shape[0], self.padding_epsilon))
         return _pad(values, kept, public, randomizer, place, source)
 
 
-def _top_level(tables: NDArray[Any]) -> int:
-    return int(tables.shape[1]) - 1
-
-
-def _uniforms(values: Values, place: Place, source: SimulationSource) -> NDArray[np.float32]:
-    out = np.empty(values.shape, dtype=np.float32)
-    fill_uniform((place.first_user, place.first_coordinate, source.stream(Purpose.CHOICE)), source.key, out)
-    return out
-
-
-def _largest(sizes: NDArray[np.floating[Any]], b: int) -> NDArray[np.bool_]:
-    """Mark exactly b largest entries of every row."""
-    if b > sizes.shape[1]:
-        raise ParameterError(f"b must be in [1, {sizes.shape[1]}], the number of coordinates; got {b}")
-    kept = np.zeros(sizes.shape, dtype=bool)
-    places = np.argpartition(sizes, sizes.shape[1] - b, axis=1)[:, sizes.shape[1] - b :]
-    np.put_along_axis(kept, places, True, axis=1)
-    return kept
+def _farther_level(values: Values, tables: NDArray[Any]) -> NDArray[np.uint8]:
+    """The larger of k and K - 1 - k: orders levels by their distance from the centre."""
+    mirrored: NDArray[np.uint8] = np.subtract(tables.shape[1] - 1, values, dtype=np.uint8)
+    return np.maximum(values, mirrored, dtype=np.uint8)
 
 
 def _pad(
@@ -162,5 +153,6 @@ def _pad(
     source: SimulationSource,
 ) -> Values:
     where = Place(place.first_user, place.first_coordinate, Purpose.PADDING)
-    padding = randomizer.draw(np.zeros(values.shape, dtype=np.float32), tables, where, source)
-    return np.where(kept, values, padding)
+    padding = randomizer.padding(tables, values.shape[1], where, source)
+    put_kept(values, kept, padding)
+    return padding

@@ -9,6 +9,8 @@ from apes.randomness import philox
 # 64 coordinates x 256 levels x 2 bytes stay in a first-level cache while a block's users run through them.
 _COORDINATES_AT_ONCE = 64
 _WORD = np.uint64(32)
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
 
 
 @compiled
@@ -37,26 +39,32 @@ def permute_rows(
     stream: np.uint64,
     key: tuple[np.uint64, np.uint64],
 ) -> None:
-    """Give every row of ``values`` an independent uniform permutation (Fisher-Yates), in place."""
+    """Give every row of ``values`` an independent uniform permutation (Fisher-Yates), in place.
+
+    A row has fewer than 2^32 places; unsigned indices spare a test for negative ones.
+    """
     rows, n = values.shape
-    partners = np.empty(2 * (n // 2 + 1), dtype=np.int64)
+    partners = np.empty(2 * (n // 2 + 1), dtype=np.uint32)
     for r in range(rows):
         row = values[r]
         _partners(np.uint64(first + r), stream, key, partners)
-        for i in range(n - 1, 0, -1):
-            j = partners[i]
+        for k in range(_ONE, np.uint64(n)):
+            i = np.uint64(n) - k
+            j = np.uint64(partners[i])
             row[i], row[j] = row[j], row[i]
 
 
 @compiled
-def _partners(row: np.uint64, stream: np.uint64, key: tuple[np.uint64, np.uint64], partners: NDArray[np.int64]) -> None:
+def _partners(
+    row: np.uint64, stream: np.uint64, key: tuple[np.uint64, np.uint64], partners: NDArray[np.uint32]
+) -> None:
     """For every place i of a row a uniform place in 0 .. i.
 
     A 64-bit fraction times i + 1: no place is off by more than 2^-32 of its probability for n < 2^32.
     """
-    for m in range(partners.size // 2):
+    for m in range(np.uint64(partners.size // 2)):
         a, b, c, d = philox(np.uint64(m), np.uint64(0), row, stream, key[0], key[1])
-        bound = np.uint64(2 * m + 1)
-        partners[2 * m] = np.int64((a * bound + ((b * bound) >> _WORD)) >> _WORD)
-        bound = np.uint64(2 * m + 2)
-        partners[2 * m + 1] = np.int64((c * bound + ((d * bound) >> _WORD)) >> _WORD)
+        bound = _TWO * m + _ONE
+        partners[_TWO * m] = np.uint32((a * bound + ((b * bound) >> _WORD)) >> _WORD)
+        bound = _TWO * m + _TWO
+        partners[_TWO * m + _ONE] = np.uint32((c * bound + ((d * bound) >> _WORD)) >> _WORD)
