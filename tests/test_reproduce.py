@@ -21,7 +21,14 @@ from apes.reproduce.run import work, write
 from apes.reproduce.setting import Setting, full, quick
 
 TINY = Setting(
-    "digits", users=60, rounds=1, seeds=(1, 2), populations=(1_000, 3_000), clips=(0.1, 0.3), ratios=(0.1, 0.2)
+    "digits",
+    users=60,
+    rounds=1,
+    seeds=(1, 2),
+    populations=(1_000, 3_000),
+    clips=(0.1, 0.3),
+    ratios=(0.1, 0.2),
+    sweep_rounds=1,
 )
 
 

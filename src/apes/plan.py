@@ -154,9 +154,11 @@ class Plan:
         """What every user runs."""
         return Client(self.updater(), self._randomizer(), self._sparsifier(dimensions))
 
-    def collector(self, dimensions: int, source: SimulationSource, threads: int = 1) -> Collector:
-        """What gathers a round's reports."""
-        if not self.kind.shuffled:
+    def collector(
+        self, dimensions: int, source: SimulationSource, threads: int = 1, *, only_sums: bool = False
+    ) -> Collector:
+        """What gathers a round's reports; ``only_sums`` as for `apes.train`."""
+        if not self.kind.shuffled or (only_sums and self.coded_levels is None):
             return Adder(self.users, dimensions, source)
         if self.coded_levels is not None:
             return LevelCounter(self.users, dimensions, self.coded_levels, source)

@@ -98,3 +98,12 @@ def test_mnist_at_the_papers_scale(mnist):
     free = train(Plan(framework="non-private", data="mnist"), mnist).accuracy
     assert apes >= 0.88
     assert free - 0.015 <= apes < free
+
+
+@pytest.mark.parametrize("framework", ["apes", "unis"])
+def test_sums_give_the_model_of_permuted_reports(small_digits, framework):
+    levels = {"levels": "continuous"} if framework == "apes" else {}
+    plan = Plan(framework=framework, users=200, rounds=2, **levels)
+    permuted, added = (train(plan, small_digits, only_sums=only_sums).weights for only_sums in (False, True))
+    np.testing.assert_allclose(added, permuted, atol=1e-5)
+    assert np.abs(permuted).max() > 0.01

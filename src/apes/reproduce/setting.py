@@ -25,6 +25,7 @@ class Setting:
         populations: Numbers of users in the figures of bounds.
         clips: Clip bounds of figure 3a.
         ratios: Kept shares b/d of figure 3b.
+        sweep_rounds: Rounds of the runs of figures 3a and 3b.
         quick: Whether this is the coarse version.
     """
 
@@ -33,8 +34,9 @@ class Setting:
     rounds: int = 40
     seeds: tuple[int, ...] = (1, 2, 3)
     populations: tuple[int, ...] = (1_000, 2_154, 4_642, 10_000, 21_544, 46_416, 100_000, 215_443, 464_159, 1_000_000)
-    clips: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0)
+    clips: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
     ratios: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
+    sweep_rounds: int = 20
     quick: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,5 +59,6 @@ def quick(data: str) -> Setting:
         populations=(1_000, 10_000, 100_000, 1_000_000),
         clips=(0.03, 0.1, 0.3),
         ratios=(0.05, 0.2),
+        sweep_rounds=6,
         quick=True,
     )

@@ -15,11 +15,12 @@ _COLOURS = ("#1b6ca8", "#b3541e")
 
 
 def _clip(setting: Setting, column: str, mechanism: str, clip: float) -> list[Part]:
-    return training(setting, column, _MECHANISMS[mechanism], _LAW, clip=clip)
+    return training(setting, column, _MECHANISMS[mechanism], _LAW, clip=clip, rounds=setting.sweep_rounds)
 
 
 def _keep(setting: Setting, column: str, strategy: str, ratio: float) -> list[Part]:
-    return training(setting, column, "s-apes", _LAW, sparsifier=_STRATEGIES[strategy], keep=ratio)
+    changes = {"sparsifier": _STRATEGIES[strategy], "keep": ratio, "rounds": setting.sweep_rounds}
+    return training(setting, column, "s-apes", _LAW, **changes)
 
 
 def _clip_parts(setting: Setting) -> list[Part]:
@@ -37,7 +38,7 @@ def _clip_figures(setting: Setting, result: Results) -> Figures:
         }
         for column in _COLUMNS
     }
-    return {"places": list(setting.clips), "curves": curves}
+    return {"places": list(setting.clips), "rounds": setting.sweep_rounds, "curves": curves}
 
 
 def _keep_figures(setting: Setting, result: Results) -> Figures:
@@ -45,7 +46,7 @@ def _keep_figures(setting: Setting, result: Results) -> Figures:
         column: {s: [accuracies(_keep(setting, column, s, r), result) for r in setting.ratios] for s in _STRATEGIES}
         for column in _COLUMNS
     }
-    return {"places": list(setting.ratios), "curves": curves}
+    return {"places": list(setting.ratios), "rounds": setting.sweep_rounds, "curves": curves}
 
 
 def _draw(figures: Figures, label: str) -> Figure:
@@ -71,7 +72,7 @@ def _tables(figures: Figures, label: str) -> list[Table]:
         for name, cells in curves.items()
         for place, cell in zip(figures["places"], cells, strict=True)
     ]
-    return [Table("Accuracy (%)", ["column", "mechanism", label, "accuracy"], rows)]
+    return [Table(f"Accuracy (%) after {figures['rounds']} rounds", ["column", "mechanism", label, "accuracy"], rows)]
 
 
 def _best(figures: Figures, column: str, name: str) -> tuple[float, float]:
