@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.guarantee import certify
+from apes.accounting.guarantee import certified_epsilon
 from apes.analyzer.expected import law_at_zero, pooled_channel
 from apes.attack import CONFIDENCE, Attack, audited_epsilon, error_rates
 from apes.client.pipeline import Client
@@ -123,8 +123,8 @@ def audit(
     whole("seed", seed, 0, 2**64 - 1)
     if progress is not None:
         progress(0, 2 * trials * dimensions)
-    coordinate = certify(budgets, delta=delta, levels=levels)
-    user = certify(budgets, delta=delta, dimensions=dimensions, levels=levels)
+    coordinate = certified_epsilon(budgets, delta=delta, levels=levels)
+    user = certified_epsilon(budgets, delta=delta, dimensions=dimensions, levels=levels)
     attacked = _Attacked(budgets, levels, seed)
     with quiet_blas():
         one, other = (_world(attacked, world, trials, dimensions, progress) for world in (0, 1))
@@ -134,9 +134,9 @@ def audit(
         delta=delta,
         confidence=CONFIDENCE,
         coordinate_audited=audited_epsilon(one[0], other[0], delta),
-        coordinate_certified=coordinate.epsilon,
+        coordinate_certified=coordinate,
         user_audited=audited_epsilon(one[1], other[1], delta),
-        user_certified=user.epsilon,
+        user_certified=user,
         coordinate_attack=error_rates(one[0], other[0]),
         user_attack=error_rates(one[1], other[1]),
     )

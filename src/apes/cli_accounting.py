@@ -73,7 +73,7 @@ def _account_as_dict(result: Account) -> dict[str, Any]:
         "certified": {name: {"epsilon": part.epsilon, "delta": part.delta} for name, part in levels.items()},
         "neighbours": result.dimension.neighbours,
         "published": result.published,
-        "lower": {"dimension": result.lower},
+        "lower": {name: part.lower for name, part in levels.items()},
         "local": result.local,
         "personal": [{"local": local, "central": central} for local, central in personal],
     }

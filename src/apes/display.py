@@ -81,12 +81,12 @@ def working() -> Iterator[Callable[[str], None]]:
 def account(answer: dict[str, Any]) -> None:
     """Print what the accountant found."""
     table = Table(title="[bold]Certified[/] (proved; one user's data replaced)", title_justify="left")
-    for heading in ("", "epsilon", "delta"):
+    for heading in ("", "epsilon", "delta", "cannot be below"):
         table.add_column(heading, justify="right" if heading else "left")
     names = {"dimension": "one coordinate", "round": "a user, one round", "total": "a user, all rounds"}
     for name, part in answer["certified"].items():
-        table.add_row(names[name], f"[bold]{part['epsilon']:.4g}", f"{part['delta']:.3g}")
-    table.add_row("lower bound, one coordinate", f"{answer['lower']['dimension']:.4g}", "")
+        lower = f"{answer['lower'][name]:.4g}"
+        table.add_row(names[name], f"[bold]{part['epsilon']:.4g}", f"{part['delta']:.3g}", lower)
     console.print(table)
     local = answer["local"]
     console.print(

@@ -49,7 +49,7 @@ def draw_account(result: Account, path: Path) -> None:
     personal.grid(alpha=0.3)
     figures = {name: value for name, value in result.published.items() if value and not name.startswith("user_")}
     names = ["lower bound", "certified", *sorted(figures, key=lambda name: figures[name])]
-    values = [result.lower, result.dimension.epsilon, *sorted(figures.values())]
+    values = [result.dimension.lower, result.dimension.epsilon, *sorted(figures.values())]
     colours = ["#999999", "#1b6ca8"] + ["#d9a273"] * len(figures)
     bars.barh(names, values, color=colours)
     bars.invert_yaxis()

@@ -18,8 +18,8 @@ SMALL = np.linspace(0.05, 1, 300)
 def test_parts_fit_together():
     steps = []
     result = account(SMALL, Question(dimensions=20, rounds=3, delta=1e-5, levels=16), steps.append)
-    assert len(steps) == 6
-    assert 0 < result.lower <= result.dimension.epsilon < result.round.epsilon < result.total.epsilon
+    assert len(steps) == 5
+    assert 0 < result.dimension.lower <= result.dimension.epsilon < result.round.epsilon < result.total.epsilon
     assert [part.level for part in (result.dimension, result.round, result.total)] == ["coordinate", "user", "rounds"]
     assert result.dimension.delta == pytest.approx(np.tanh(0.5) * 1e-8)
     assert result.round.delta == result.total.delta == 1e-5

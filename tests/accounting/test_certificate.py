@@ -271,3 +271,19 @@ def test_level_says_what_is_covered():
     budgets = np.full(50, 0.2)
     levels = [certify(budgets, delta=1e-4, **k).level for k in ({}, {"dimensions": 2}, {"dimensions": 2, "rounds": 2})]
     assert levels == ["coordinate", "user", "rounds"]
+
+
+@pytest.mark.parametrize("levels", [None, 2, 256])
+def test_budgets_from_a_millionth_to_thirty(levels):
+    """In one population: a sound number, between what some dataset forces and what the local budget gives anyway."""
+    budgets = np.geomspace(1e-6, 30, 500)
+    one = certify(budgets, delta=1e-6, levels=levels)
+    assert 0 < one.lower <= one.epsilon <= 30
+    many = certify(budgets, delta=1e-6, levels=levels, dimensions=3, rounds=2)
+    assert one.lower <= many.lower <= many.epsilon <= 180 * (1 + 1e-15)
+    assert one.epsilon <= many.epsilon
+
+
+def test_says_how_tight_it_is():
+    guarantee = certify(PAPER[::10], delta=1e-5, dimensions=100)
+    assert 0.8 * guarantee.epsilon < guarantee.lower < guarantee.epsilon

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from apes.accounting.guarantee import certify
 from apes.accounting.lower import lower_epsilon, report_laws
@@ -78,3 +79,31 @@ def test_laws_sum_to_one_and_mirror():
         mirrored = report_laws(np.array([1e-6, 0.5, 50.0]), 1.0, levels)
         assert np.allclose(laws.sum(axis=1), 1, rtol=1e-12)
         assert np.allclose(laws, mirrored[:, ::-1], rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(("count", "delta"), [(2, 1e-3), (5, 0.02), (40, 1e-4)])
+@pytest.mark.parametrize("budget", [0.3, 1.0])
+def test_many_uses_against_randomised_response(budget, count, delta):
+    """One user and two levels: the divergence of the composition is known, and the statistic loses nothing."""
+    k = np.arange(count + 1)
+    losses = budget * (2 * k - count)
+    masses = binom.pmf(k, count, 1 / (1 + math.exp(-budget)))
+
+    def divergence(t):
+        return float(np.maximum(0, -np.expm1(np.minimum(t - losses, 0))) @ masses)
+
+    lower = lower_epsilon(np.array([budget]), delta, 2, count)
+    assert divergence(lower + 1e-9) >= delta * (1 - 1e-6)
+    # A hundredth of delta is set aside for rounding.
+    assert divergence(1.001 * lower + 1e-6) <= delta * 1.011
+
+
+# Theory, section 6, all others in the centre, K = 256: at least 1.876 and 17.37. Here more is forced; the second figure
+# is what a Gaussian of the same separation (0.005907 a coordinate) gives.
+@pytest.mark.parametrize(
+    ("rounds", "known", "gaussian", "certified"), [(1, 1.876, 1.931, 2.142), (40, 17.37, 17.97, 20.30)]
+)
+def test_user_level(rounds, known, gaussian, certified):
+    lower = lower_epsilon(np.linspace(0.05, 1, 10_000), 3.6e-5, 256, 7_850 * rounds)
+    assert known < lower < certified
+    assert lower == pytest.approx(gaussian, rel=0.01)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from apes.accounting.certificate import hiding_curve, honest_others
 from apes.accounting.guarantee import Guarantee, certify
 from apes.accounting.local import local_user_epsilon
-from apes.accounting.lower import lower_epsilon
 from apes.accounting.published import PUBLISHED, DeltaConvention, user_apes, user_s_apes
 from apes.errors import RegimeError
 from apes.parameters import positive_array, within
@@ -52,7 +51,6 @@ class Account:
         round: Certified, all coordinates of one round.
         total: Certified, all coordinates of all rounds.
         published: What each published bound claims a coordinate (user_*: a user), None outside its range.
-        lower: What some dataset forces, one coordinate of one round.
         personal_local: Local budgets, increasing, and
         personal_central: the certified central epsilon of a user with each, one coordinate of one round.
         local: What the reports of the user with the largest budget reveal in one round to somebody who sees who sent
@@ -63,7 +61,6 @@ class Account:
     round: Guarantee
     total: Guarantee
     published: dict[str, float | None]
-    lower: float
     personal_local: Array
     personal_central: Array
     local: dict[str, float]
@@ -92,12 +89,10 @@ def account(budgets: Array, question: Question, progress: Progress = lambda step
     total = certified(question.delta, question.dimensions, question.rounds)
     progress("personal guarantees")
     local, central = personal_curve(budgets, delta_c, levels, colluders)
-    progress("lower bound")
-    lower = lower_epsilon(budgets, delta_c, levels)
     progress("published bounds")
     published = published_figures(budgets, question.delta_s, question.dimensions)
     locally = local_figures(float(budgets.max()), question.dimensions, levels)
-    return Account(dimension, one_round, total, published, lower, local, central, locally)
+    return Account(dimension, one_round, total, published, local, central, locally)
 
 
 def personal_curve(budgets: Array, delta: float, levels: int | None, colluders: int) -> tuple[Array, Array]:

@@ -16,14 +16,11 @@ from scipy.optimize import minimize_scalar
 
 from apes.accounting.certificate import HidingCurve
 from apes.accounting.lattice import (
-    POWER_ERROR,
     UNIT,
     Lattice,
-    Tilted,
+    law_of_sum,
     tail_bound,
     tilt,
-    transform_error,
-    wrapped,
 )
 from apes.accounting.losses import Dots, dots, losses
 from apes.errors import ParameterError, RegimeError
@@ -146,7 +143,7 @@ class _TiltedLaw:
         n = 1 << math.ceil(math.log2(max(2 * _WINDOW * deviation / step, 2.0 * longest) + 8))
         start = round(mean / step) - n // 2
         self._points = step * (start + np.arange(n))
-        law, self._off = _law_of_sum(tilts, n)
+        law, self._off = law_of_sum(tilts, n)
         self._law = np.maximum(np.roll(law, -start), 0)
         window = float(self._points[-1]) - mean
         self._tail = tail_bound(centred, window, 1 / window)
@@ -169,23 +166,3 @@ class _TiltedLaw:
 def _log_peak(theta: float) -> float:
     """Log of the largest value of exp(-theta x) (1 - exp(-x))."""
     return theta * math.log(theta) - (1 + theta) * math.log1p(theta)
-
-
-def _law_of_sum(tilts: list[tuple[Lattice, Tilted, int]], n: int) -> tuple[Array, float]:
-    """Law of the sum modulo n places, and a bound of the error of each entry."""
-    noise = transform_error(n)
-    size, highest, turn = np.zeros(n // 2 + 1), np.zeros(n // 2 + 1), np.zeros(n // 2 + 1)
-    wrong = np.zeros(n // 2 + 1)
-    for lattice, tilted, count in tilts:
-        one = np.fft.rfft(wrapped(lattice.places, tilted.weights, n))
-        modulus = np.abs(one)
-        size += count * np.log(np.maximum(modulus, 1e-300))
-        highest += count * np.log(modulus + noise)
-        turn += count * np.angle(one)
-        # A factor that is off by `noise` changes the product by at most that times the others.
-        wrong += count * noise / (modulus + noise) + POWER_ERROR * (count + 1)
-    power = np.exp(size + 1j * turn)
-    both = np.full(n // 2 + 1, 2.0)
-    both[0] = both[-1] = 1.0
-    off = float(both @ (wrong * np.exp(highest))) + noise * float(both @ np.abs(power))
-    return np.fft.irfft(power, n), off / n * _ROUNDING

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from apes.accounting.certificate import check_delta, check_levels, hiding_curve, honest_others
 from apes.accounting.composition import composed_epsilon
+from apes.accounting.lower import lower_epsilon
 from apes.parameters import whole
 from apes.thresholds import MAX_LEVELS
 
@@ -23,6 +24,7 @@ class Guarantee:
         neighbours: The relation: one user's data replaced by any other, the number of users public.
         level: ``coordinate``, ``user`` (all coordinates of one round) or ``rounds`` (all coordinates of all rounds).
         method: How it was proved.
+        lower: What some dataset forces, at the same delta: no certificate can be below it.
     """
 
     epsilon: float
@@ -30,6 +32,7 @@ class Guarantee:
     neighbours: str
     level: str
     method: str
+    lower: float
 
 
 def certify(
@@ -61,11 +64,28 @@ def certify(
     >>> certify(np.full(1000, 0.5), delta=1e-6).epsilon < 0.04
     True
     """
+    epsilon = certified_epsilon(
+        budgets, delta=delta, dimensions=dimensions, rounds=rounds, levels=levels, colluders=colluders
+    )
+    level = "rounds" if rounds > 1 else "user" if dimensions > 1 else "coordinate"
+    method = f"privacy blanket, {'continuous' if levels is None else f'{levels} levels'}"
+    lower = lower_epsilon(budgets, delta, levels, dimensions * rounds)
+    return Guarantee(epsilon, delta, NEIGHBOURS, level, method, lower)
+
+
+def certified_epsilon(
+    budgets: NDArray[np.float64],
+    *,
+    delta: float,
+    dimensions: int = 1,
+    rounds: int = 1,
+    levels: int | None = MAX_LEVELS,
+    colluders: int = 0,
+) -> float:
+    """The epsilon of `certify` alone, for those who ask often: searches, audits, pictures."""
     levels, delta = check_levels(levels), check_delta(delta)
     count = whole("dimensions", dimensions, 1) * whole("rounds", rounds, 1)
     others = honest_others(budgets, colluders, levels)
     # The bound increases with the victim's budget while the others stay the same: the largest covers everybody.
     curve = hiding_curve(float(np.max(budgets)), others, delta / count, levels)
-    level = "rounds" if rounds > 1 else "user" if dimensions > 1 else "coordinate"
-    method = f"privacy blanket, {'continuous' if levels is None else f'{levels} levels'}"
-    return Guarantee(composed_epsilon(curve, delta, count), delta, NEIGHBOURS, level, method)
+    return composed_epsilon(curve, delta, count)

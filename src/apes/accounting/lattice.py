@@ -104,6 +104,26 @@ def transform_error(n: int) -> float:
     return 8 * math.log2(n) * UNIT
 
 
+def law_of_sum(tilts: list[tuple[Lattice, Tilted, int]], n: int) -> tuple[Array, float]:
+    """Law of the sum modulo n places, and a bound of the error of each entry."""
+    noise = transform_error(n)
+    size, highest, turn = np.zeros(n // 2 + 1), np.zeros(n // 2 + 1), np.zeros(n // 2 + 1)
+    wrong = np.zeros(n // 2 + 1)
+    for lattice, tilted, count in tilts:
+        one = np.fft.rfft(wrapped(lattice.places, tilted.weights, n))
+        modulus = np.abs(one)
+        size += count * np.log(np.maximum(modulus, 1e-300))
+        highest += count * np.log(modulus + noise)
+        turn += count * np.angle(one)
+        # A factor that is off by `noise` changes the product by at most that times the others.
+        wrong += count * noise / (modulus + noise) + POWER_ERROR * (count + 1)
+    power = np.exp(size + 1j * turn)
+    both = np.full(n // 2 + 1, 2.0)
+    both[0] = both[-1] = 1.0
+    off = float(both @ (wrong * np.exp(highest))) + noise * float(both @ np.abs(power))
+    return np.fft.irfft(power, n), off / n * (1 + 1e-9)
+
+
 def tail_bound(parts: list[tuple[Array, Array, int]], window: float, slowest: float) -> float:
     """Smallest found of exp(-l W) E exp(l S), l >= slowest, for a sum S of independent variables.
 

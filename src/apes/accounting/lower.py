@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.certificate import check_delta, check_levels
-from apes.parameters import positive_array
+from apes.accounting.lattice import Lattice, law_of_sum, tilt
+from apes.parameters import positive_array, whole
 
 Array = NDArray[np.float64]
 _CELLS = 256
@@ -20,19 +21,25 @@ _NOTHING = 45.0
 _WINDOW = 9.0
 _USERS_AT_ONCE = 4096
 _GROUPS = 512
+# Steps of the loss on either side of 0, and to a standard deviation; outcomes rarer than this tell nothing.
+_LOSSES = 96
+_LOSSES_A_DEVIATION = 12
+_RARE = 1e-14
 
 
-def lower_epsilon(budgets: Array, delta: float, levels: int | None) -> float:
+def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int = 1) -> float:
     """Largest epsilon that some dataset forces at ``delta``, for the user with the largest budget.
 
     Args:
         budgets: Local budgets of all users, each in (0, inf).
         delta: In (0, 1).
         levels: K of coded reports, or None for continuous ones.
+        count: Coordinates times rounds, at least 1; the victim's data is the same in all.
     """
+    whole("count", count, 1)
     budgets, levels, delta = np.sort(positive_array("budgets", budgets)), check_levels(levels), check_delta(delta)
     others = _lowered(budgets[:-1])
-    return max(_forced(float(budgets[-1]), others, position, delta, levels) for position in (0.5, 0.0))
+    return max(_forced(float(budgets[-1]), others, position, delta, levels, count) for position in (0.5, 0.0))
 
 
 def _lowered(budgets: Array) -> Array:
@@ -45,7 +52,7 @@ def _lowered(budgets: Array) -> Array:
     return np.repeat(budgets[starts[:-1]], np.diff(starts))
 
 
-def _forced(budget: float, others: Array, position: float, delta: float, levels: int | None) -> float:
+def _forced(budget: float, others: Array, position: float, delta: float, levels: int | None, count: int) -> float:
     first = report_laws(np.array([budget]), 0.0, levels)[0]
     second = first[::-1]
     background = _mean_law(others, position, levels) if others.size else np.full(first.size, 1 / first.size)
@@ -55,17 +62,51 @@ def _forced(budget: float, others: Array, position: float, delta: float, levels:
     law, offset = _law_of_scores(others, position, levels, whole)
     one, other = (_shifted_sum(law, whole, masses) for masses in (first, second))
     error = one.size * 1e-15 if offset else 0.0
+    if count > 1:
+        one, other = _many(*_by_loss(one, other), count)
+        # One use's rounding, many times over, is not bounded here: a hundredth of delta is set aside for it.
+        error = 0.01 * delta
 
     def divergence(t: float) -> float:
-        return float(np.maximum(one - math.exp(t) * other, 0).sum()) - error
+        with np.errstate(over="ignore"):
+            return float(np.maximum(one - math.exp(min(t, 700.0)) * other, 0).sum()) - error
 
-    low, high = 0.0, budget
+    low, high = 0.0, budget * count
     if divergence(low) <= delta:
         return 0.0
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if divergence(middle) > delta else (low, middle)
     return low
+
+
+def _by_loss(one: Array, other: Array) -> tuple[Lattice, Lattice]:
+    """Both laws of how much more likely an outcome is in one world, on a lattice: a statistic, so it can only lose."""
+    likely = (one > _RARE) & (other > _RARE)
+    loss = np.log(np.where(likely, one, 1.0) / np.where(likely, other, 1.0))
+    step = max(math.sqrt(float(one @ loss**2)), 1e-9) / _LOSSES_A_DEVIATION
+    places = np.clip(np.round(loss / step), -_LOSSES, _LOSSES).astype(np.int64) + _LOSSES
+    masses = [np.asarray(np.bincount(places, law, 2 * _LOSSES + 1), dtype=np.float64) for law in (one, other)]
+    return Lattice(step, -_LOSSES, masses[0]), Lattice(step, -_LOSSES, masses[1])
+
+
+def _many(first: Lattice, second: Lattice, count: int) -> tuple[Array, Array]:
+    """Laws of the sum of many losses on a window around its mean: the first from below, the second from above.
+
+    The second is tilted by the loss itself, which makes it the first, or nearly: tiny masses stay accurate.
+    """
+    plain, tilted = tilt(first, 0.0), tilt(second, 1.0)
+    mean = float(plain.weights @ first.points)
+    deviation = math.sqrt(max(float(plain.weights @ first.points**2) - mean**2, first.step**2))
+    n = 1 << math.ceil(math.log2(4 * _WINDOW * deviation / first.step * math.sqrt(count) + 4 * first.masses.size))
+    start = round(count * mean / first.step) - n // 2
+    (one, one_off), (other, other_off) = (
+        law_of_sum([(law, by, count)], n) for law, by in ((first, plain), (second, tilted))
+    )
+    points = first.step * (start + np.arange(n))
+    growth = np.exp(np.minimum(count * (tilted.log_moment + tilted.error) - points, 700.0))
+    # What was wrapped into the window makes both larger: for the first, far less than is set aside.
+    return np.maximum(np.roll(one, -start) - one_off, 0), growth * np.maximum(np.roll(other, -start) + other_off, 0)
 
 
 def report_laws(budgets: Array, position: float, levels: int | None) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.certificate import check_delta, check_levels
-from apes.accounting.guarantee import certify
+from apes.accounting.guarantee import certified_epsilon
 from apes.accounting.search import Point, Progress, Search
 from apes.errors import ParameterError
 from apes.parameters import positive, positive_array, whole
@@ -57,9 +57,9 @@ class Goal:
 
     def cost(self, budgets: Array) -> float:
         """Certified epsilon of these budgets."""
-        return certify(
+        return certified_epsilon(
             budgets, delta=self.delta, dimensions=self.dimensions, rounds=self.rounds, levels=self.levels
-        ).epsilon
+        )
 
 
 @dataclass(frozen=True)

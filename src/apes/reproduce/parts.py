@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from apes.accounting.account import published_figures
-from apes.accounting.guarantee import certify
+from apes.accounting.guarantee import certified_epsilon
 from apes.accounting.lower import lower_epsilon
 from apes.analyzer.calibrator import mean_report
 from apes.analyzer.expected import continuous_response
@@ -136,8 +136,8 @@ def _bounds(workshop: Workshop, arguments: Values, tell: Callable[[float], None]
     delta = math.tanh(float(budgets.max()) / 2) * arguments["delta_s"]
     published = published_figures(budgets, arguments["delta_s"], 1)
     return {
-        "certified": certify(budgets, delta=delta, levels=256).epsilon,
-        "certified_continuous": certify(budgets, delta=delta, levels=None).epsilon,
+        "certified": certified_epsilon(budgets, delta=delta, levels=256),
+        "certified_continuous": certified_epsilon(budgets, delta=delta, levels=None),
         "lower": lower_epsilon(budgets, delta, 256),
         "published": {name: value for name, value in published.items() if not name.startswith("user_")},
         "largest": float(budgets.max()),
@@ -149,7 +149,7 @@ def _user_level(workshop: Workshop, arguments: Values, tell: Callable[[float], N
     """Certified user-level figures of a law, one round and all rounds."""
     budgets = make_budgets(arguments["budgets"], arguments["users"], arguments["seed"])
     figures = [
-        certify(budgets, delta=arguments["delta"], dimensions=arguments["dimensions"], rounds=rounds).epsilon
+        certified_epsilon(budgets, delta=arguments["delta"], dimensions=arguments["dimensions"], rounds=rounds)
         for rounds in (1, arguments["rounds"])
     ]
     return {"round": figures[0], "total": figures[1]}
