@@ -166,6 +166,8 @@ def _audit_in_words(result: AuditResult) -> str:
         )
     ]
     setting = f"at delta {result.delta:g}, confidence {result.confidence:g}, {result.trials:,} trials a world"
+    if result.coordinate_audited == result.user_audited == 0:
+        lines.append("the attack saw nothing here: fewer users, larger budgets or more trials show more")
     verdict = "certified >= audited" if result.passed else "certified < audited"
     return "\n".join([setting, *lines, verdict])
 
