@@ -35,15 +35,20 @@ def _draw(figures: Figures) -> Figure:
             figures["clips"], figures["curves"][title], ("#1b6ca8", "#b3541e", "#7a5c99"), strict=True
         ):
             axes.plot(figures["budgets"], values, style, color=colour, markersize=4, label=f"{title}, C = {clip:g}")
-    axes.set(xscale="log", xlabel="local budget", ylabel=f"{figures['name']} of a report")
+    axes.set(
+        xscale="log",
+        xlabel="local budget",
+        ylabel=f"size of the {figures['name']} of a report" if figures["name"] == "bias" else "variance of a report",
+    )
     if figures["name"] == "variance":
         axes.set_yscale("log")
     else:
         axes.set_yscale("symlog", linthresh=1e-4)
+        axes.set_ylim(-2e-5, 1)
     axes.set_xticks(figures["budgets"], [f"{budget:g}" for budget in figures["budgets"]])
     axes.minorticks_off()
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, ncols=2)
+    axes.legend(fontsize=8, ncols=2, loc=(0.03, 0.12) if figures["name"] == "bias" else "best")
     return figure
 
 
