@@ -186,3 +186,42 @@ def test_agrees_with_dp_accounting():
     for count in (2, 50, 5_000):
         theirs = float(pmf.self_compose(count).get_epsilon_for_delta(1e-5))
         assert composed_epsilon(curve, 1e-5, count) == pytest.approx(theirs, rel=2e-3)
+
+
+@pytest.mark.parametrize(("budget", "count", "exact"), [(6.0, 28, 105.76), (5.873, 7, 0.0)])
+def test_a_delta_near_one(budget, count, exact):
+    """Nearly everything may go wrong: the law's window lies above such an epsilon, and below it little is known."""
+    curve = _curve(budget, np.empty(0), 0.0, 2)
+    epsilon = composed_epsilon(curve, 1 - 1e-9, count)
+    assert epsilon >= exact
+    assert _two_level_composition(budget, count, epsilon) <= 1 - 1e-9
+
+
+@pytest.mark.parametrize("budget", [1e-12, 1e-7, 1e-6, 1e-4])
+@pytest.mark.parametrize(("delta", "count"), [(0.3, 2), (0.99, 1_000), (1e-9, 50), (1e-90, 3)])
+def test_tiny_budgets(budget, delta, count):
+    epsilon = composed_epsilon(_curve(budget, np.empty(0), 0.0, 2), delta, count)
+    assert 0 <= epsilon <= count * budget * (1 + 1e-15)
+    if count * budget < delta:
+        assert epsilon == 0
+
+
+def test_no_cliff_at_budgets_whose_dots_end_a_unit_early():
+    """0.21 / 96 * 96 is not 0.21: what the curve is there is not what it is at the budget."""
+    figures = [composed_epsilon(_curve(e, np.empty(0), 0.0, 2), 1e-20, 1_000) for e in (0.21, 0.21 * 1.001)]
+    assert figures[0] == pytest.approx(figures[1], rel=0.01)
+    mixed = [
+        Composer(1e-20, 20).epsilon([(_curve(e, np.empty(0), 0.0, 2), 10) for e in (0.7, 0.7 / k)]) for k in (6, 6.001)
+    ]
+    assert mixed[0] == pytest.approx(mixed[1], rel=0.01)
+
+
+def test_budgets_too_large_to_compose_add_up():
+    assert certify(np.array([800.0]), delta=1e-5, dimensions=2, levels=2).epsilon == pytest.approx(1600)
+
+
+def test_very_many_uses_stay_near_the_gaussian_limit():
+    """Composition of n uses grows like their variance in the end: a hundred times as many cost a hundred times."""
+    curve = hiding_curve(1.0, PAPER[1:], 1e-13, 256)
+    many, more = (composed_epsilon(curve, 1e-5, count) for count in (10**7, 10**9))
+    assert more < 110 * many

@@ -107,3 +107,10 @@ def test_user_level(rounds, known, gaussian, certified):
     lower = lower_epsilon(np.linspace(0.05, 1, 10_000), 3.6e-5, 256, 7_850 * rounds)
     assert known < lower < certified
     assert lower == pytest.approx(gaussian, rel=0.01)
+
+
+def test_never_above_the_certificate_however_much_is_revealed():
+    """Thousands of coordinates of a user nearly alone: beyond exp(700) too."""
+    for budgets, levels in ((np.array([1.645]), 256), (np.array([1.645, 0.5]), 2), (np.array([0.9]), None)):
+        guarantee = certify(budgets, delta=1e-6, dimensions=5_000, levels=levels)
+        assert 0 < guarantee.lower <= guarantee.epsilon

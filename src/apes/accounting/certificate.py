@@ -25,8 +25,10 @@ _CELLS = 192
 _CELLS_A_LEVEL, _FEWEST_CELLS = 12, 48
 _COARSE_CELLS = 32
 _STEPS = 40
+# Budgets from which on epsilon is looked for from below.
+_WIDE, _PROBES = 10.0, 24
 # Larger budgets get the local guarantee: exp of them, and of more, would leave the range of floating point.
-_LARGEST = 300.0
+LARGEST_BUDGET = 300.0
 _GROUPS = 4096
 
 
@@ -55,20 +57,28 @@ class HidingCurve:
             return min(1.0, -math.expm1(t) + math.exp(t) * self.delta(-t, cells))
         if t >= self.budget:
             return 0.0
-        if self.budget > _LARGEST:
+        if self.budget > LARGEST_BUDGET:
             return 1.0
         if cells is None:
             cells = min(_CELLS, max(_FEWEST_CELLS, _CELLS_A_LEVEL * self.pair.blanket.size))
         # Realised probabilities are within a factor 1 + eta of the ideal ones on both sides of the ratio.
         eta = self.table_error
         ideal = float(self.masses @ excess(self.pair, t - 2 * math.log1p(eta), self.sizes, cells))
-        return min(1.0, (1 + eta) * ideal)
+        # Values below 1e-308 would be 0.
+        return min(1.0, (1 + eta) * ideal + 1e-300)
 
     def epsilon(self, delta: float, cells: int | None = None) -> float:
         """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget."""
         if self.delta(0.0, cells) <= delta:
             return 0.0
         low, high = 0.0, self.budget
+        if self.budget > _WIDE:
+            # The bound need not fall with t as the truth does: begin with small ones.
+            for t in np.geomspace(1e-3, self.budget, _PROBES).tolist():
+                if self.delta(t, cells) <= delta:
+                    high = t
+                    break
+                low = t
         for _ in range(_STEPS):
             if high - low <= 1e-5 * high:
                 break
@@ -86,7 +96,7 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
         delta: Where the curve is to be good, in (0, 1); it is valid everywhere.
         levels: K of coded reports, or None for continuous ones.
     """
-    if budget > _LARGEST:
+    if budget > LARGEST_BUDGET:
         return _curve(budget, np.empty(0), 0.0, levels)
     others, counts = _grouped(others)
     uniform = _curve(budget, others, 0.0, levels, counts)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from apes.accounting.certificate import HidingCurve
+from apes.accounting.certificate import LARGEST_BUDGET, HidingCurve
 from apes.accounting.lattice import (
     UNIT,
     Lattice,
@@ -36,6 +36,8 @@ SMALLEST_DELTA = 1e-100
 # Share of delta that all uses together may leave beyond the last points of their curves.
 _BREACH = 1e-4
 _WINDOW = 9.0
+# Dots closer to one another than this would differ by rounding only.
+_FINEST = 1e-9
 _LONGEST = 1 << 20
 # theta times the largest sum of losses stays below this, so that exponents are accurate.
 _STEEPEST = 1e5
@@ -65,10 +67,16 @@ class Composer:
             counts[curve] = counts.get(curve, 0) + whole("count", count, 1)
         if not counts:
             raise ParameterError("uses must not be empty")
+        if math.fsum(curve.delta(0.0) * count for curve, count in counts.items()) * _ROUNDING <= self._delta:
+            return 0.0
         local = math.fsum(curve.budget * count for curve, count in counts.items()) * (1 + 4 * UNIT)
         for curve in counts:
+            if curve.budget > LARGEST_BUDGET:
+                return local
             if curve not in self._dots:
                 self._dots[curve] = dots(curve, self._breach)
+            if self._dots[curve].step < _FINEST:
+                return local
         return min(local, _Sum([(self._dots[curve], count) for curve, count in counts.items()]).epsilon(self._delta))
 
 
@@ -82,7 +90,7 @@ class _Sum:
 
     def __init__(self, uses: list[tuple[Dots, int]]) -> None:
         # The finest lattice that a curve asks for, as long as the window of the sum stays short.
-        deviation = math.sqrt(sum(count * curve.last**2 for curve, count in uses))
+        deviation = math.sqrt(sum(count * _second_moment(curve) for curve, count in uses))
         self._step = max(min(curve.step for curve, _ in uses), 2 * _WINDOW * deviation / _LONGEST)
         self._parts: list[tuple[Lattice, int]] = []
         self._breach = growth = 0.0
@@ -92,7 +100,7 @@ class _Sum:
             self._breach += count * breach
             growth += count * math.log1p(max(float(lattice.masses.sum()) + breach - 1, 0.0))
         # A breach in one use counts in full, whatever the others: their masses add up to a little more than 1.
-        self._breach *= math.exp(growth) * _ROUNDING
+        self._breach = self._breach * math.exp(growth) * _ROUNDING if growth < 1 else math.inf
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon found, on the safe side of a bisection."""
@@ -101,9 +109,11 @@ class _Sum:
             return math.inf
         theta, high = self._steepness(available)
         law = _TiltedLaw(self._parts, theta)
-        low = 0.0
+        # Below its window the law would count too little.
+        low = max(0.0, law.start)
         if law.delta(low) <= available:
             return low
+        high = max(high, low)
         while law.delta(high) > available:
             high = 2 * high + self._step
             if not math.isfinite(high):
@@ -148,8 +158,13 @@ class _TiltedLaw:
         window = float(self._points[-1]) - mean
         self._tail = tail_bound(centred, window, 1 / window)
 
+    @property
+    def start(self) -> float:
+        """The smallest epsilon that may be asked for: what is less likely than the window holds wraps around it."""
+        return float(self._points[0])
+
     def delta(self, epsilon: float) -> float:
-        """Upper bound of E[(1 - exp(epsilon - S))_+]."""
+        """Upper bound of E[(1 - exp(epsilon - S))_+], epsilon not below `start`."""
         # A hair less, so that rounding of the points cannot matter.
         nearly = epsilon - 1e-12 * (1 + abs(epsilon))
         above = np.searchsorted(self._points, nearly)
@@ -161,6 +176,12 @@ class _TiltedLaw:
             # Far from where the tilt is good: values may have been too small for floating point.
             inside = math.exp(_log_peak(self._theta))
         return math.exp(min(math.log(inside) + exponent, _log_peak(self._theta) + exponent, 0.0)) * _ROUNDING
+
+
+def _second_moment(curve: Dots) -> float:
+    """Mean square of one loss."""
+    lattice, _ = losses(curve, curve.step)
+    return float(lattice.masses @ lattice.points**2)
 
 
 def _log_peak(theta: float) -> float:

@@ -18,6 +18,8 @@ from apes.accounting.spectrum import RampSpectrum
 Array = NDArray[np.float64]
 # Half width of the window in standard deviations of the (tilted) sum; what lies beyond is bounded and added.
 _WINDOW = 9.0
+# Sums of up to a hundred thousand products, and the masses of the cells, are off by less.
+_ROUNDING = 1 + 1e-9
 
 
 def excess(pair: HiddenPair, t: float, sizes: NDArray[np.int64], cells: int) -> Array:
@@ -32,14 +34,14 @@ def excess(pair: HiddenPair, t: float, sizes: NDArray[np.int64], cells: int) -> 
     lattice = _spread(pair, t, cells)
     points = lattice.points
     # L is a difference, off by up to `shift`; it counts as larger by that.
-    shift = 8 * UNIT * float((pair.highest + math.exp(t) * pair.reverse_highest).max())
+    shift = 512 * UNIT * float((pair.highest + math.exp(t) * pair.reverse_highest).max())
     # f decreases in m (Jensen), so f(1) bounds all of them.
     alone = float(lattice.masses @ np.maximum(points, 0)) * (1 + 4 * points.size * UNIT) + shift
     bounds = np.full(sizes.size, alone)
     many = sizes > 1
     if many.any():
         bounds[many] = np.minimum(alone, _hidden(lattice, sizes[many], shift))
-    return bounds
+    return bounds * _ROUNDING
 
 
 def _hidden(lattice: Lattice, sizes: NDArray[np.int64], shift: float) -> Array:

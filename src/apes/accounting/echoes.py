@@ -57,8 +57,11 @@ def echo_law(probabilities: Array, counts: NDArray[np.int64] | None = None) -> t
 
 
 def _rounding(n: int, values: int, mean: float) -> float:
-    """Bound of the error of one entry of the law: logarithms and phases of size up to the mean, and the transform."""
-    return (values * 4 + 4 * mean + 8 * math.log2(n) + 8) * _UNIT
+    """Bound of the error of one entry: logarithms and phases that add up to some times the mean, and the transform.
+
+    Sums are compensated, so that only the terms' own errors count, and one unit of the sum.
+    """
+    return (4 * values + 16 * mean + 8 * math.log2(n) + 8) * _UNIT
 
 
 def _chernoff(values: Array, counts: NDArray[np.int64], low: int) -> float:
@@ -68,7 +71,7 @@ def _chernoff(values: Array, counts: NDArray[np.int64], low: int) -> float:
     rates = np.geomspace(1e-3, 40, 80)
     logs = [float(rate * low + counts @ np.log(1 - values + values * math.exp(-rate))) for rate in rates.tolist()]
     # A logarithm is off by a unit or two a user.
-    return math.exp(min(0.0, min(logs) + 4 * _UNIT * float(counts.sum())))
+    return 1e-300 + math.exp(min(0.0, min(logs) + 4 * _UNIT * float(counts.sum())))
 
 
 def _rounded_down(probabilities: Array, users: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
@@ -86,10 +89,21 @@ def _law_of_sum(values: Array, counts: NDArray[np.int64], start: int, n: int) ->
     """P(M = start + i) for i in 0 .. n - 1; what lies outside the window is wrapped into it."""
     angles = 2 * np.pi * np.arange(n // 2 + 1) / n
     half_sine, sine, cosine = np.sin(angles / 2) ** 2, np.sin(angles), np.cos(angles)
-    size, phase = np.zeros(angles.size), angles * start
+    size, phase = (np.zeros(angles.size), np.zeros(angles.size)), (angles * start, np.zeros(angles.size))
     with np.errstate(divide="ignore"):
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
             # log(1 - g + g exp(-i a)) in parts: its modulus without forming 1 + something small.
-            size += count * 0.5 * np.log1p(np.maximum(-4 * value * (1 - value) * half_sine, -1))
-            phase -= count * np.arctan2(value * sine, 1 - value + value * cosine)
-    return np.fft.irfft(np.exp(size) * np.exp(1j * phase), n)
+            size = _added(size, count * 0.5 * np.log1p(np.maximum(-4 * value * (1 - value) * half_sine, -1)))
+            phase = _added(phase, -count * np.arctan2(value * sine, 1 - value + value * cosine))
+        return np.fft.irfft(np.exp(sum(size)) * np.exp(1j * sum(phase)), n)
+
+
+def _added(total: tuple[Array, Array], term: Array) -> tuple[Array, Array]:
+    """A sum and what its rounding lost so far, after one more term (Knuth's two-sum)."""
+    before, lost = total
+    after = before + term
+    share = after - before
+    with np.errstate(invalid="ignore"):
+        # A logarithm may be -inf: nothing is lost there.
+        rest = (before - (after - share)) + (term - share)
+    return after, lost + np.where(np.isfinite(after), rest, 0)

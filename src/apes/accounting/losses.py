@@ -39,9 +39,10 @@ def dots(curve: HidingCurve, breach: float) -> Dots:
         curve: Divergence of one coordinate of one round.
         breach: What a single use may leave beyond the last point, all of which is counted; in (0, 1).
     """
-    last = max(curve.epsilon(breach, cells=32), 1e-6 * curve.budget)
+    last = curve.epsilon(breach, cells=32) or 0.01 * curve.budget
     step = last / _POINTS
-    positive = np.array([curve.delta(step * k) for k in range(_POINTS + 1)])
+    # The last one at `last` itself: a unit below the budget the curve would not be 0.
+    positive = np.array([curve.delta(step * k) for k in range(_POINTS)] + [curve.delta(last)])
     t = step * np.arange(_POINTS, 0, -1)
     # delta(-t) = 1 - exp(-t) + exp(-t) delta(t), since the two ends mirror each other. A few units, for rounding.
     negative = (-np.expm1(-t) + np.exp(-t) * positive[:0:-1]) * (1 + 8 * UNIT)
@@ -54,15 +55,17 @@ def losses(curve: Dots, step: float) -> tuple[Lattice, float]:
 
     Masses may add up to a little more than 1: products of measures dominate as those of laws do (docs/proofs.md, 7).
     """
-    reach = max(1, int(np.ceil(curve.last / step * (1 - 1e-12))))
-    places = np.arange(-reach, reach + 1)
-    x = np.exp(step * places)
-    corners = np.exp(curve.step * np.arange(-(curve.deltas.size // 2), curve.deltas.size // 2 + 1))
-    if reach == curve.deltas.size // 2 and np.isclose(step, curve.step, rtol=1e-12):
-        deltas = curve.deltas
+    half = curve.deltas.size // 2
+    corners = np.exp(curve.step * np.arange(-half, half + 1))
+    if step == curve.step:
+        reach, deltas = half, curve.deltas
     else:
+        reach = max(1, int(np.ceil(curve.last / step)))
+        # Past the last corner, not a unit before it.
+        reach += np.exp(step * reach) < corners[-1]
         # Convex: lines between points of the connected dots lie above them.
-        deltas = np.interp(x, np.append(0.0, corners), np.append(1.0, curve.deltas))
+        deltas = _connected(np.exp(step * np.arange(-reach, reach + 1)), corners, curve.deltas)
+    x = np.exp(step * np.arange(-reach, reach + 1))
     slopes = np.diff(np.append(1.0, deltas)) / np.append(x[0], x[:-1] * np.expm1(step))
     second = np.maximum(np.diff(np.append(slopes, 0.0)), 0)
     breach = float(deltas[-1])
@@ -73,6 +76,15 @@ def losses(curve: Dots, step: float) -> tuple[Lattice, float]:
     # Whatever is missing somewhere is made up for by making everything larger; both sides are off by units a term.
     factor = max(1.0, float(short.max())) * (1 + 16 * x.size * UNIT)
     return Lattice(step, -reach, factor * second * x), factor * breach
+
+
+def _connected(x: Array, corners: Array, deltas: Array) -> Array:
+    """The broken line through (0, 1) and the corners, constant past the last; in positive terms, so nothing cancels."""
+    xs, ys = np.append(0.0, corners), np.append(1.0, deltas)
+    right = np.clip(np.searchsorted(xs, x), 1, xs.size - 1)
+    x0, x1, y0, y1 = xs[right - 1], xs[right], ys[right - 1], ys[right]
+    inside = (y1 * np.maximum(x - x0, 0) + y0 * np.maximum(x1 - x, 0)) / (x1 - x0) * (1 + 8 * UNIT)
+    return np.asarray(np.where(x >= xs[-1], ys[-1], np.minimum(inside, y0)), dtype=np.float64)
 
 
 def convex_minorant(x: Array, y: Array) -> Array:

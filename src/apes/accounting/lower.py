@@ -62,14 +62,14 @@ def _forced(budget: float, others: Array, position: float, delta: float, levels:
     law, offset = _law_of_scores(others, position, levels, whole)
     one, other = (_shifted_sum(law, whole, masses) for masses in (first, second))
     error = one.size * 1e-15 if offset else 0.0
+    growth = np.zeros(one.size)
     if count > 1:
-        one, other = _many(*_by_loss(one, other), count)
+        one, other, growth = _many(*_by_loss(one, other), count)
         # One use's rounding, many times over, is not bounded here: a hundredth of delta is set aside for it.
         error = 0.01 * delta
 
     def divergence(t: float) -> float:
-        with np.errstate(over="ignore"):
-            return float(np.maximum(one - math.exp(min(t, 700.0)) * other, 0).sum()) - error
+        return float(np.maximum(one - np.exp(np.minimum(t + growth, 700.0)) * other, 0).sum()) - error
 
     low, high = 0.0, budget * count
     if divergence(low) <= delta:
@@ -90,10 +90,11 @@ def _by_loss(one: Array, other: Array) -> tuple[Lattice, Lattice]:
     return Lattice(step, -_LOSSES, masses[0]), Lattice(step, -_LOSSES, masses[1])
 
 
-def _many(first: Lattice, second: Lattice, count: int) -> tuple[Array, Array]:
+def _many(first: Lattice, second: Lattice, count: int) -> tuple[Array, Array, Array]:
     """Laws of the sum of many losses on a window around its mean: the first from below, the second from above.
 
-    The second is tilted by the loss itself, which makes it the first, or nearly: tiny masses stay accurate.
+    The second is tilted by the loss itself, which makes it the first, or nearly: tiny masses stay accurate. It is to be
+    multiplied by exp of the third.
     """
     plain, tilted = tilt(first, 0.0), tilt(second, 1.0)
     mean = float(plain.weights @ first.points)
@@ -104,9 +105,11 @@ def _many(first: Lattice, second: Lattice, count: int) -> tuple[Array, Array]:
         law_of_sum([(law, by, count)], n) for law, by in ((first, plain), (second, tilted))
     )
     points = first.step * (start + np.arange(n))
-    growth = np.exp(np.minimum(count * (tilted.log_moment + tilted.error) - points, 700.0))
+    growth = np.asarray(count * (tilted.log_moment + tilted.error) - points, dtype=np.float64)
     # What was wrapped into the window makes both larger: for the first, far less than is set aside.
-    return np.maximum(np.roll(one, -start) - one_off, 0), growth * np.maximum(np.roll(other, -start) + other_off, 0)
+    below: Array = np.maximum(np.roll(one, -start) - one_off, 0)
+    above: Array = np.maximum(np.roll(other, -start), 0) + other_off
+    return below, above, growth
 
 
 def report_laws(budgets: Array, position: float, levels: int | None) -> Array:

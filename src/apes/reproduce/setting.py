@@ -35,7 +35,7 @@ class Setting:
     seeds: tuple[int, ...] = (1, 2, 3)
     populations: tuple[int, ...] = (1_000, 2_154, 4_642, 10_000, 21_544, 46_416, 100_000, 215_443, 464_159, 1_000_000)
     clips: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
-    ratios: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
+    ratios: tuple[float, ...] = (0.05, 0.1, 0.2)
     sweep_rounds: int = 20
     quick: bool = False
 
