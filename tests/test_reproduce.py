@@ -131,7 +131,7 @@ def test_report_is_self_contained(made):
 
 def test_page_shows_every_picture(made, tmp_path):
     folder, _, results, _ = made
-    write_page(results, folder, tmp_path / "docs" / "reproduction.md")
+    write_page(results, folder, tmp_path / "docs" / "reproduction.md", 60.0)
     text = (tmp_path / "docs" / "reproduction.md").read_text()
     pictures = re.findall(r"\]\((figures/reproduction/\w+\.png)\)", text)
     assert len(pictures) == sum(e.draw is not None for e in EXPERIMENTS.values())

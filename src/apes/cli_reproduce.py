@@ -15,7 +15,7 @@ from apes.reproduce import EXPERIMENTS
 from apes.reproduce.page import write_page
 from apes.reproduce.parts import Workshop
 from apes.reproduce.report import write_report
-from apes.reproduce.run import work, write
+from apes.reproduce.run import seconds, work, write
 from apes.reproduce.setting import full, quick
 
 
@@ -47,9 +47,9 @@ def reproduce_command(
     results = {e.name: write(e, setting, workshop, out, f"apes reproduce {e.name} {options}") for e in chosen}
     report = write_report(results, out)
     if page is not None:
-        write_page(results, out, page)
-    seconds = time.perf_counter() - began
+        write_page(results, out, page, seconds(chosen, setting, workshop))
+    took = time.perf_counter() - began
     if as_json:
-        typer.echo(json.dumps({"report": str(report), "seconds": seconds, "results": results}))
+        typer.echo(json.dumps({"report": str(report), "seconds": took, "results": results}))
     else:
-        typer.echo(f"{report} ({len(results)} of the paper's tables and figures, {seconds:.0f} s)")
+        typer.echo(f"{report} ({len(results)} of the paper's tables and figures, {took:.0f} s)")

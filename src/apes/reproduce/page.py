@@ -11,23 +11,23 @@ from apes.reproduce.findings import FINDINGS
 from apes.reproduce.run import shown
 
 
-def write_page(results: Mapping[str, dict[str, Any]], folder: Path, page: Path) -> None:
+def write_page(results: Mapping[str, dict[str, Any]], folder: Path, page: Path, seconds: float) -> None:
     """Write a Markdown page, and copy the pictures into ``figures/reproduction`` beside it.
 
     Args:
         results: By name of experiment.
         folder: Where the pictures are.
         page: The file to write.
+        seconds: How long everything took, what several experiments share counted once.
     """
     pictures = page.parent / "figures" / "reproduction"
     setting = next(iter(results.values()))["setting"]
-    minutes = sum(result["seconds"] for result in results.values()) / 60
     lines = [
         "# The paper, reproduced",
         "",
         f"Made by `{_command(results)}`. {setting['users']:,} users, {setting['rounds']} rounds, "
-        f"{len(setting['seeds'])} seeds, data set {setting['data']}. Parts that several tables and figures share are "
-        f"worked out once; the times below count them for each ({minutes:.0f} minutes in all).",
+        f"{len(setting['seeds'])} seeds, data set {setting['data']}. {seconds / 60:.0f} minutes on two cores; runs "
+        "that several tables and figures share are counted in the time of each.",
         "",
         "*As published*: the authors' settings (unit-norm images, label split, FedProx with mu 0.01, learning rate 1 "
         "and "

@@ -37,6 +37,12 @@ def work(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop
     progress(total, total, "done")
 
 
+def seconds(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop) -> float:
+    """How long all parts took, those that are shared counted once."""
+    parts = {part.name: part for experiment in experiments for part in experiment.parts(setting)}
+    return sum(workshop.seconds(part) for part in parts.values())
+
+
 def _data_used(part: Part) -> tuple[str, str, str]:
     """Runs on the same images follow one another; only two sets are kept in memory."""
     return part.kind, str(part.arguments.get("normalise", "pixels")), part.name
