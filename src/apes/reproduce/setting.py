@@ -54,11 +54,11 @@ def quick(data: str) -> Setting:
     return Setting(
         data,
         users=1_000,
-        rounds=12,
-        seeds=(1, 2, 3),
-        populations=(1_000, 10_000, 100_000, 1_000_000),
+        rounds=5,
+        seeds=(1, 2),
+        populations=(1_000, 10_000, 100_000),
         clips=(0.03, 0.1, 0.3),
         ratios=(0.05, 0.2),
-        sweep_rounds=6,
+        sweep_rounds=3,
         quick=True,
     )
