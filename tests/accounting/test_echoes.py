@@ -70,7 +70,8 @@ def test_close_to_the_binomial_law():
     values, masses = echo_law(np.full(n, gamma))
     deviation = (n * gamma * (1 - gamma)) ** 0.5
     assert masses @ values / masses.sum() >= n * gamma - deviation
-    assert masses.sum() <= 1 + 1e-6
+    # What is set aside for rounding grows with the mean.
+    assert masses.sum() <= 1 + 1e-5
 
 
 def _binomial_cdf(k, n, gamma):

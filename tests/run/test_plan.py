@@ -81,6 +81,6 @@ def test_default_step_shrinks_with_the_noise():
         for e in (0.05, 0.1, 0.5, 5.0)
     ]
     assert rates == sorted(rates)
-    assert rates[-1] == 2.0
+    assert rates[-1] == 4.0
     # 2C sqrt(2) / e / sqrt(n) is the noise of the mean Laplace report.
     assert rates[0] == pytest.approx(0.018 / (0.2 * 2**0.5 / 0.05 / 100))

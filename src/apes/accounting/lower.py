@@ -15,11 +15,14 @@ from apes.accounting.lattice import Lattice, law_of_sum, tilt
 from apes.parameters import positive_array, whole
 
 Array = NDArray[np.float64]
+Crowd = tuple[Array, NDArray[np.int64]]
+"""Different budgets, and how many users have each."""
+
 _CELLS = 256
-_SCORES = 200
+# Scores go up to this, or to fewer where a longer sum would need longer transforms.
+_SCORES, _FEWER_SCORES, _CROWDED = 200, 40, 200_000
 _NOTHING = 45.0
 _WINDOW = 9.0
-_USERS_AT_ONCE = 4096
 _GROUPS = 512
 # Steps of the loss on either side of 0, and to a standard deviation; outcomes rarer than this tell nothing.
 _LOSSES = 96
@@ -42,23 +45,24 @@ def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int =
     return max(_forced(float(budgets[-1]), others, position, delta, levels, count) for position in (0.5, 0.0))
 
 
-def _lowered(budgets: Array) -> Array:
-    """The same number of budgets, sorted, with at most a few hundred different values, none above the original.
+def _lowered(budgets: Array) -> Crowd:
+    """As many budgets, but at most a few hundred different ones, none above the original.
 
     A smaller budget is a larger one on a randomised input (docs/proofs.md, 4), and a mixture of datasets diverges by no
     more than the worst of them: what the lowered population forces, some dataset of the original one does.
     """
     starts = np.unique(np.linspace(0, budgets.size, _GROUPS + 1).astype(int))
-    return np.repeat(budgets[starts[:-1]], np.diff(starts))
+    return budgets[starts[:-1]], np.diff(starts)
 
 
-def _forced(budget: float, others: Array, position: float, delta: float, levels: int | None, count: int) -> float:
+def _forced(budget: float, others: Crowd, position: float, delta: float, levels: int | None, count: int) -> float:
     first = report_laws(np.array([budget]), 0.0, levels)[0]
     second = first[::-1]
-    background = _mean_law(others, position, levels) if others.size else np.full(first.size, 1 / first.size)
+    background = _mean_law(others, position, levels) if others[0].size else np.full(first.size, 1 / first.size)
     # The likelihood of one among many is, to first order, the sum of these; any other score would be valid too.
     score = (first - second) / np.maximum(background, 1e-12)
-    whole = np.round(score * (_SCORES / np.abs(score).max())).astype(np.int64)
+    steps = _SCORES if others[1].sum() <= _CROWDED else _FEWER_SCORES
+    whole = np.round(score * (steps / np.abs(score).max())).astype(np.int64)
     law, offset = _law_of_scores(others, position, levels, whole)
     one, other = (_shifted_sum(law, whole, masses) for masses in (first, second))
     error = one.size * 1e-15 if offset else 0.0
@@ -125,38 +129,29 @@ def report_laws(budgets: Array, position: float, levels: int | None) -> Array:
     return np.asarray(masses / masses.sum(axis=1, keepdims=True))
 
 
-def _mean_law(budgets: Array, position: float, levels: int | None) -> Array:
-    different, counts = np.unique(budgets, return_counts=True)
-    total = sum(
-        counts[start : start + _USERS_AT_ONCE]
-        @ report_laws(different[start : start + _USERS_AT_ONCE], position, levels)
-        for start in range(0, different.size, _USERS_AT_ONCE)
-    )
-    return np.asarray(total / budgets.size)
+def _mean_law(others: Crowd, position: float, levels: int | None) -> Array:
+    budgets, counts = others
+    return np.asarray(counts @ report_laws(budgets, position, levels) / counts.sum())
 
 
-def _law_of_scores(
-    budgets: Array, position: float, levels: int | None, scores: NDArray[np.int64]
-) -> tuple[Array, bool]:
+def _law_of_scores(others: Crowd, position: float, levels: int | None, scores: NDArray[np.int64]) -> tuple[Array, bool]:
     """Law of the sum of the others' scores, on a window, wrapped; and whether it was computed in floating point."""
-    if budgets.size == 0:
-        law = np.zeros(4 * _SCORES)
+    budgets, counts = others
+    users, largest = int(counts.sum()), int(np.abs(scores).max())
+    if users == 0:
+        law = np.zeros(4 * largest)
         law[0] = 1.0
         return law, False
-    mean_law = _mean_law(budgets, position, levels)
+    mean_law = _mean_law(others, position, levels)
     variance = float(mean_law @ scores**2) - float(mean_law @ scores) ** 2
-    n = 1 << math.ceil(math.log2(2 * _WINDOW * math.sqrt(budgets.size * variance) + 8 * _SCORES))
+    n = 1 << math.ceil(math.log2(2 * _WINDOW * math.sqrt(users * variance) + 8 * largest))
     # Frequencies at which the pooled law's transform, to the power of n, is nothing are left out.
     pooled = np.abs(np.fft.rfft(_placed(scores, mean_law, n)))
-    kept = np.flatnonzero(budgets.size * np.log(np.maximum(pooled, 1e-300)) > -_NOTHING)
+    kept = np.flatnonzero(users * np.log(np.maximum(pooled, 1e-300)) > -_NOTHING)
     table = np.exp(-2j * np.pi * np.outer(scores, kept) / n)
-    logs = np.zeros(kept.size, dtype=np.complex128)
-    different, counts = np.unique(budgets, return_counts=True)
-    for start in range(0, different.size, _USERS_AT_ONCE):
-        laws = report_laws(different[start : start + _USERS_AT_ONCE], position, levels)
-        logs += counts[start : start + _USERS_AT_ONCE] @ np.log(laws @ table.real + 1j * (laws @ table.imag))
+    laws = report_laws(budgets, position, levels)
     transform = np.zeros(n // 2 + 1, dtype=np.complex128)
-    transform[kept] = np.exp(logs)
+    transform[kept] = np.exp(counts @ np.log(laws @ table.real + 1j * (laws @ table.imag)))
     return np.maximum(np.fft.irfft(transform, n), 0), True
 
 
