@@ -24,7 +24,8 @@ class Guarantee:
         neighbours: The relation: one user's data replaced by any other, the number of users public.
         level: ``coordinate``, ``user`` (all coordinates of one round) or ``rounds`` (all coordinates of all rounds).
         method: How it was proved.
-        lower: What some dataset forces, at the same delta: no certificate can be below it.
+        lower: What some dataset forces at the same delta: how tight epsilon is. Over many coordinates or rounds its own
+            rounding is not bounded, so it is a measure, not a theorem.
     """
 
     epsilon: float

@@ -8,6 +8,7 @@ certificate does not cover it. A fixed public threshold acts on each report alon
 post-processing of APES and inherits its certificate (theory, section 7).
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,7 +48,7 @@ class Sparsifier(Protocol):
 
 
 @dataclass(frozen=True)
-class _KeepB:
+class _KeepB(ABC):
     """Keep b reports of every user, pad the rest with perturbed zeros of the user's own budget."""
 
     b: int
@@ -56,9 +57,9 @@ class _KeepB:
     def __post_init__(self) -> None:
         whole("b", self.b, 1)
 
+    @abstractmethod
     def _choose(self, values: Values, tables: NDArray[Any], address: Address, key: Key, kept: Marks) -> None:
         """Mark b reports of every user."""
-        raise NotImplementedError
 
     def apply(
         self,

@@ -17,7 +17,6 @@ _BASELINES = {
     "fmt22_numeric": "Feldman et al. 2022, numeric",
 }
 _MARKS = {"eon_numeric": "-", "eon_closed": ":"}
-_COLOURS = ("#b3541e", "#d9a273", "#7a5c99")
 
 
 def _part(law: str, users: int) -> Part:
