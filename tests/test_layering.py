@@ -10,7 +10,7 @@ import apes
 SOURCE = Path(apes.__file__).parent
 BASE = {
     *("codes", "compiled", "errors", "laws", "messages", "parameters", "population", "randomness"),
-    *("thresholds", "wide"),
+    *("envelope", "frames", "release", "settings", "durable", "json_logs", "thresholds", "wide"),
 }
 # What plan and training stand on besides the base and the zones: a new module that these import is named here too.
 COMMON = {"budgets", "data", "files", "frameworks", "models"}
@@ -18,7 +18,7 @@ PARTIES = {"client", "shuffler", "analyzer"}
 ZONES = {*PARTIES, "accounting"}
 ACCOUNTING_MAY_IMPORT = {"accounting", "codes", "errors", "laws", "parameters", "thresholds"}
 # A part may import parts of its own floor or of lower ones; what is not named here is the rest.
-FLOORS = [BASE | COMMON, ZONES, {"plan"}, {"training"}, {"(rest)"}, {"cli"}, {"__main__"}]
+FLOORS = [BASE | COMMON, ZONES, {"plan"}, {"analysis"}, {"training"}, {"(rest)"}, {"cli"}, {"__main__"}]
 REST = FLOORS.index({"(rest)"})
 
 

@@ -11,8 +11,10 @@ import typer
 from apes import display
 from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import NEIGHBOURS
+from apes.analysis import Progress
 from apes.cli_accounting import account_command, audit_command, plan_command
 from apes.cli_convergence import converge_command
+from apes.cli_federation import federation_app, shuffler_command, vault_command
 from apes.cli_reproduce import reproduce_command
 from apes.cli_shared import Json, says_what_went_wrong
 from apes.data import NAMES, Dataset, download, load
@@ -22,7 +24,7 @@ from apes.options import make_plan, with_plan_options
 from apes.picture import draw_accuracy
 from apes.plan import Plan
 from apes.runs import RunFolder
-from apes.training import Progress, TrainingResult, train
+from apes.training import TrainingResult, train
 from apes.version import __version__
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -33,6 +35,9 @@ app.command("plan")(plan_command)
 app.command("audit")(audit_command)
 app.command("converge")(converge_command)
 app.command("reproduce")(reproduce_command)
+app.command("vault")(vault_command)
+app.command("shuffler")(shuffler_command)
+app.add_typer(federation_app, name="federation")
 
 
 def main() -> None:
@@ -77,7 +82,7 @@ def train_command(
         def after_round(progress: Progress) -> None:
             if folder is not None:
                 folder.save(progress)
-            show(progress)
+            show(progress.metrics[-1])
 
         accountant = plan.accountant(_dimensions(dataset))
         result = train(plan, dataset, threads=threads, resume=reached, accountant=accountant, after_round=after_round)

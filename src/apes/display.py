@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from apes.training import Progress as Reached
+from apes.analysis import RoundMetrics
 
 console = Console(stderr=True)
 
@@ -46,7 +46,7 @@ def shares(what: str) -> Iterator[Callable[[float, float, str], None]]:
 
 
 @contextmanager
-def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[Reached], None]]:
+def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[RoundMetrics], None]]:
     """Show rounds, accuracy, loss and time left while a model trains."""
     with Progress(
         TextColumn("[bold]{task.description}"),
@@ -61,8 +61,7 @@ def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[Rea
         first = "compiling the inner loops if this is the first run ..."
         task = progress.add_task(what, total=rounds, completed=done, state=first)
 
-        def show(reached: Reached) -> None:
-            last = reached.metrics[-1]
+        def show(last: RoundMetrics) -> None:
             state = f"accuracy {100 * last.accuracy:.2f} %  loss {last.loss:.3f}"
             if last.epsilon is not None:
                 state += f"  epsilon {last.epsilon:.3g}"
@@ -159,4 +158,14 @@ def _local_privacy(framework: str, low: float, high: float, dimensions: int) -> 
     return (
         f"epsilon {low:.3g} to {high:.3g} a coordinate and round, by each user's budget "
         f"({dimensions * low:,.4g} to {dimensions * high:,.4g} a user and round)"
+    )
+
+
+def federation(summary: dict[str, Any]) -> None:
+    """Print what a federation's run came to."""
+    certified, users = summary["certified"], summary["participants_by_round"]
+    console.print(
+        f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: accuracy "
+        f"[bold]{100 * summary['accuracy']:.2f} %[/], certified epsilon [bold]{certified['epsilon']:.4g}[/] "
+        f"at delta {certified['delta']:.3g} (a user, all rounds)"
     )

@@ -10,10 +10,10 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from apes.accounting.account import Account
 from apes.accounting.planner import Answer, Curve, Goal
+from apes.analysis import RoundMetrics
 from apes.files import write_whole
 from apes.plan import Plan
 from apes.trade import Trade
-from apes.training import RoundMetrics
 
 _PROVED, _TARGET = "#1b6ca8", "#b3541e"
 _SOLVED_FOR = {"cap": "cap on local budgets", "users": "users", "rounds": "rounds"}

@@ -22,6 +22,7 @@ from apes.analyzer.calibrator import (
 from apes.analyzer.expected import Channel, law_at_zero, padded, pooled_channel, top_levels
 from apes.analyzer.optimizer import ServerOptimizer
 from apes.budgets import make_budgets
+from apes.client.device import DeviceClient
 from apes.client.pipeline import Client
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Randomizer
 from apes.client.sparsifier import RandomB, Sparsifier, Threshold, TopB
@@ -110,7 +111,7 @@ class Plan:
         self._check_sparsifier()
         self._check_target()
         self.updater()
-        self._optimizer(1.0)
+        self.optimizer_of_step(1.0)
 
     @property
     def kind(self) -> Framework:
@@ -154,6 +155,19 @@ class Plan:
         """What every user runs."""
         return Client(self.updater(), self._randomizer(), self._sparsifier(dimensions))
 
+    def device_client(self) -> DeviceClient:
+        """What a real device runs.
+
+        Raises:
+            ParameterError: If nothing central would be certified, or reports are continuous: neither leaves a device.
+        """
+        if self.why_not_certified is not None:
+            raise ParameterError(f"framework must be one with a certificate on devices: {self.why_not_certified}")
+        if self.coded_levels is None:
+            raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] on devices, got {self.levels!r}")
+        threshold = None if self._sparsifier_name is None else self._threshold()
+        return DeviceClient(self.updater(), CodedClipLaplace(self.clip, self.coded_levels), threshold)
+
     def collector(
         self, dimensions: int, source: SimulationSource, threads: int = 1, *, only_sums: bool = False
     ) -> Collector:
@@ -178,7 +192,7 @@ class Plan:
         """How the analyzer steps; the default step depends on the noise, and so on the public budgets."""
         largest = 1.0 if self.update == "fedprox" else _LARGEST_STEP
         noise = self.calibrator().standard_error(budgets)
-        return self._optimizer(min(largest, _NOISE_PER_ROUND / max(noise, 1e-300)))
+        return self.optimizer_of_step(min(largest, _NOISE_PER_ROUND / max(noise, 1e-300)))
 
     @property
     def why_not_certified(self) -> str | None:
@@ -212,7 +226,8 @@ class Plan:
             largest_budget=float(budgets.max()),
         )
 
-    def _optimizer(self, default_rate: float) -> ServerOptimizer:
+    def optimizer_of_step(self, default_rate: float) -> ServerOptimizer:
+        """How the analyzer steps, with this rate where the plan names none."""
         default_momentum = 0.0 if self.update == "fedprox" else _MOMENTUM
         return ServerOptimizer(
             default_rate if self.learning_rate is None else self.learning_rate,
@@ -278,9 +293,12 @@ class Plan:
             None: lambda: None,
             "top-b": lambda: TopB(b),
             "random-b": lambda: RandomB(b),
-            "threshold": lambda: Threshold(1 - self._keep, _PADDING_EPSILON),
+            "threshold": self._threshold,
         }
         return makers[self._sparsifier_name]()
+
+    def _threshold(self) -> Threshold:
+        return Threshold(1 - self._keep, _PADDING_EPSILON)
 
     def _channel(self, budgets: NDArray[np.float64]) -> Channel:
         """Law of a reported level for each input level, through the sparsifier if there is one."""

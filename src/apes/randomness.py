@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
 from apes.compiled import compiled, inlined
@@ -24,6 +27,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ROUNDS = 10
 _PURPOSE_SHIFT = 24
+_KEY_BYTES = 32
 
 
 class Purpose(IntEnum):
@@ -101,14 +105,23 @@ class SimulationSource:
 
 @dataclass(frozen=True)
 class SystemSource:
-    """The operating system's cryptographic randomness, for devices. There is nothing to seed."""
+    """The operating system's cryptographic randomness, for devices. There is nothing to seed.
+
+    Every array is AES-256 in counter mode under a key that the operating system draws for it alone and that is
+    forgotten at once: as hard to foresee as the key, and several times faster than asking the system for every byte.
+    """
 
     def words(self, *shape: int) -> NDArray[np.uint64]:
         """Return an array of independent uniform 64-bit words."""
-        count = int(np.prod(shape))
-        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64).reshape(shape)
+        return np.frombuffer(_expanded(8 * int(np.prod(shape))), dtype=np.uint64).reshape(shape)
 
     def bytes(self, *shape: int) -> NDArray[np.uint8]:
         """Return an array of independent uniform bytes."""
-        count = int(np.prod(shape))
-        return np.frombuffer(os.urandom(count), dtype=np.uint8).reshape(shape)
+        return np.frombuffer(_expanded(int(np.prod(shape))), dtype=np.uint8).reshape(shape)
+
+
+def _expanded(size: int) -> bytes:
+    """Return ``size`` bytes that nobody can foresee."""
+    key = os.urandom(_KEY_BYTES)
+    # The key is used once, so the counter may start at 0; 2^128 blocks are not reached.
+    return Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(size))

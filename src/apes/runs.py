@@ -14,11 +14,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from apes.accounting.event import Event
+from apes.analysis import Progress, RoundMetrics
 from apes.analyzer.optimizer import ServerState
 from apes.errors import DataError, ParameterError
 from apes.files import write_whole
 from apes.plan import Plan
-from apes.training import Progress, RoundMetrics
 from apes.version import __version__
 
 _CONFIG, _CHECKPOINT = "config.json", "checkpoint.npz"

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.event import Event
-from apes.analyzer.optimizer import ServerState
+from apes.analysis import Analysis, Progress, RoundMetrics, TestSet
 from apes.client.pipeline import Client
 from apes.data import Dataset, partition
 from apes.errors import BudgetExceeded
@@ -29,34 +29,6 @@ from apes.shuffler.shuffle import Collector
 _USERS_AT_ONCE = 128
 # Tallies of the shuffler are 16 bits wide.
 _MOST_USERS_AT_ONCE = 2**16 - 1
-
-
-@dataclass(frozen=True)
-class RoundMetrics:
-    """How a round went.
-
-    Attributes:
-        round: Number of the round, from 1.
-        accuracy: Share of the test set that the model gets right.
-        loss: Mean cross-entropy on the test set, in nats.
-        seconds: Wall time of the round, evaluation included.
-        epsilon: Certified central epsilon of a user after this round, where it was charged.
-    """
-
-    round: int
-    accuracy: float
-    loss: float
-    seconds: float
-    epsilon: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Progress:
-    """Everything needed to go on after a round."""
-
-    state: ServerState
-    metrics: tuple[RoundMetrics, ...] = ()
-    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +80,13 @@ def train(
     threads = whole("threads", os.cpu_count() or 1 if threads is None else threads, 1)
     model = LogisticRegression(dataset.train_images.shape[1], dataset.classes)
     population = spread(plan, dataset)
-    client, calibrator = plan.client(model.dimensions), plan.calibrator()
-    optimizer = plan.optimizer(population.budgets)
-    progress = Progress(ServerState.start(model.start())) if resume is None else resume
-    if accountant is not None and progress.metrics:
-        accountant.charge(population.budgets, len(progress.metrics))
+    client = plan.client(model.dimensions)
+    analysis = Analysis(plan, model, TestSet(dataset.test_images, dataset.test_labels), accountant)
+    progress = analysis.start() if resume is None else resume
+    if accountant is not None and progress.rounds:
+        accountant.charge(population.budgets, progress.rounds)
     with quiet_blas():
-        for number in range(len(progress.metrics) + 1, plan.rounds + 1):
+        for number in range(progress.rounds + 1, plan.rounds + 1):
             if accountant is not None and not accountant.allows(population.budgets):
                 break
             began = time.perf_counter()
@@ -122,16 +94,11 @@ def train(
             collector = plan.collector(model.dimensions, source, threads, only_sums=only_sums)
             blocks = BlockQueue(population, users_at_once)
             batch = collect(client, collector, model.shaped(progress.state.weights), blocks, source, threads)
-            state = optimizer.apply(progress.state, calibrator.estimate(batch))
-            accuracy, loss = model.evaluate(optimizer.model(state), dataset.test_images, dataset.test_labels)
-            epsilon = None if accountant is None else accountant.charge(population.budgets)
-            metrics = RoundMetrics(number, accuracy, loss, time.perf_counter() - began, epsilon)
-            event = plan.event(number, population.budgets, model.dimensions)
-            progress = Progress(state, (*progress.metrics, metrics), (*progress.events, event))
+            progress = analysis.conclude(progress, batch, began)
             after_round(progress)
     if not progress.metrics:
         raise BudgetExceeded("not even one round keeps within target_epsilon; see `apes account` for what it costs")
-    return TrainingResult(optimizer.model(progress.state), progress.metrics, progress.events, population.budgets)
+    return TrainingResult(analysis.model(progress), progress.metrics, progress.events, population.budgets)
 
 
 def spread(plan: Plan, dataset: Dataset) -> InMemoryPopulation:

@@ -65,7 +65,7 @@ class Accountant:
         Raises:
             BudgetExceeded: If that would go beyond the target; nothing is charged then.
         """
-        after = self._rounds + Counter({self._known_curve(budgets): whole("rounds", rounds, 1)})
+        after = self._with(budgets, rounds)
         epsilon = self._epsilon(after)
         if self.target is not None and epsilon > self.target:
             raise BudgetExceeded(f"the round would bring epsilon to {epsilon:.4g}, beyond the target {self.target:g}")
@@ -74,10 +74,14 @@ class Accountant:
 
     def allows(self, budgets: Array, rounds: int = 1) -> bool:
         """Whether further rounds with these participants keep within the target."""
-        if self.target is None:
-            return True
-        after = self._rounds + Counter({self._known_curve(budgets): whole("rounds", rounds, 1)})
-        return self._epsilon(after) <= self.target
+        return self.target is None or self.after(budgets, rounds) <= self.target
+
+    def after(self, budgets: Array, rounds: int = 1) -> float:
+        """Certified epsilon if further rounds with these participants took place; nothing is charged."""
+        return self._epsilon(self._with(budgets, rounds))
+
+    def _with(self, budgets: Array, rounds: int) -> Counter[str]:
+        return self._rounds + Counter({self._known_curve(budgets): whole("rounds", rounds, 1)})
 
     def _known_curve(self, budgets: Array) -> str:
         """Name of the curve of a round with these participants."""

@@ -86,7 +86,7 @@ class TopB(_KeepB):
 
     def _choose(self, values: Values, tables: NDArray[Any], address: Address, key: Key, kept: Marks) -> None:
         if values.dtype == np.uint8:
-            sizes: NDArray[np.uint8] | NDArray[np.uint32] = _farther_level(values, tables)
+            sizes: NDArray[np.uint8] | NDArray[np.uint32] = _farther_level(values, tables.shape[1])
         else:
             # Without its sign, a float32 number's bits order as the number does.
             sizes = np.ascontiguousarray(values).view(np.uint32) & np.uint32(0x7FFFFFFF)
@@ -130,18 +130,23 @@ class Threshold:
     ) -> Values:
         """Pad every report below the threshold."""
         if values.dtype == np.uint8:
-            beyond = levels_beyond(tables.shape[1], self.tau)
-            centre = beyond.size // 2
-            kept = _farther_level(values, tables) >= centre + int(np.argmax(beyond[centre:]))
+            kept = self.keeps_levels(values, tables.shape[1])
         else:
             kept = np.abs(values) >= self.tau * randomizer.clip
         public = randomizer.prepare(np.full(values.shape[0], self.padding_epsilon))
         return _pad(values, kept, public, randomizer, place, source)
 
+    def keeps_levels(self, values: Values, levels: int) -> Marks:
+        """Which of the reported levels, out of ``levels``, are far enough from the centre."""
+        beyond = levels_beyond(levels, self.tau)
+        centre = beyond.size // 2
+        kept: Marks = _farther_level(values, levels) >= centre + int(np.argmax(beyond[centre:]))
+        return kept
 
-def _farther_level(values: Values, tables: NDArray[Any]) -> NDArray[np.uint8]:
+
+def _farther_level(values: Values, levels: int) -> NDArray[np.uint8]:
     """The larger of k and K - 1 - k: orders levels by their distance from the centre."""
-    mirrored: NDArray[np.uint8] = np.subtract(tables.shape[1] - 1, values, dtype=np.uint8)
+    mirrored: NDArray[np.uint8] = np.subtract(levels - 1, values, dtype=np.uint8)
     return np.maximum(values, mirrored, dtype=np.uint8)
 
 

@@ -21,9 +21,9 @@ from apes.errors import ParameterError, ProtocolError
 from apes.messages import Batch, CountedBatch, PermutedBatch, Report, SummedBatch
 from apes.parameters import whole
 from apes.randomness import Purpose, SimulationSource
-from apes.shuffler.tally import count_levels, permute_rows
+from apes.shuffler.counts import LevelCounts
+from apes.shuffler.tally import permute_rows
 
-_TALLY_LIMIT = 2**16 - 1
 _FIXED_POINT = 2.0**32
 
 
@@ -79,65 +79,24 @@ class _Attendance:
 
 
 class LevelCounter:
-    """Counts levels: 16-bit tallies a thread, added into the round's counts before they can overflow."""
+    """Counts levels: says as much as the permuted reports, and no more."""
 
     def __init__(self, users: int, dimensions: int, levels: int, source: SimulationSource) -> None:
         self._attendance = _Attendance(users, dimensions)
         self._source = source
-        self._counts = np.zeros((dimensions, levels), dtype=np.int64)
-        self._own = threading.local()
-        self._tallies: list[_Tally] = []
-        self._lock = threading.Lock()
+        self._counts = LevelCounts(dimensions, levels)
 
     def add(self, report: Report) -> None:
         """Count the levels of a block of users."""
         codes = _as_codes(report.values)
         self._attendance.check(report)
-        if codes.shape[0] > _TALLY_LIMIT:
-            raise ProtocolError(f"a report holds at most {_TALLY_LIMIT} users, got {codes.shape[0]}")
-        tally = self._tally()
-        if tally.rows + codes.shape[0] > _TALLY_LIMIT:
-            self._flush(tally)
-        tally.add(codes, report.first_coordinate)
+        self._counts.add(codes, report.first_coordinate)
         self._attendance.note(report)
 
     def release(self) -> CountedBatch:
         """Hand over the counts, and the budgets shuffled apart."""
         budgets = self._attendance.budgets(self._source)
-        for tally in self._tallies:
-            self._flush(tally)
-        return CountedBatch(self._counts, budgets)
-
-    def _tally(self) -> "_Tally":
-        tally: _Tally | None = getattr(self._own, "tally", None)
-        if tally is None:
-            tally = self._own.tally = _Tally(*self._counts.shape)
-            with self._lock:
-                self._tallies.append(tally)
-        return tally
-
-    def _flush(self, tally: "_Tally") -> None:
-        with self._lock:
-            self._counts += tally.counts
-        tally.clear()
-
-
-class _Tally:
-    """One thread's counts since its last flush."""
-
-    def __init__(self, dimensions: int, levels: int) -> None:
-        self.counts = np.zeros((dimensions, levels), dtype=np.uint16)
-        self.rows = 0
-
-    def add(self, codes: NDArray[np.uint8], first: int) -> None:
-        if not count_levels(codes, self.counts[first : first + codes.shape[1]]):
-            raise ProtocolError(f"a report holds a level past {self.counts.shape[1] - 1}")
-        # An upper bound of any entry: each call adds at most its number of users to one coordinate.
-        self.rows += codes.shape[0]
-
-    def clear(self) -> None:
-        self.counts.fill(0)
-        self.rows = 0
+        return CountedBatch(self._counts.total(), budgets)
 
 
 class Permuter:

@@ -1,0 +1,122 @@
+"""Commands of the three parties: vault, shuffler, and a trial federation on one machine."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apes import display
+from apes.cli_shared import Json, says_what_went_wrong
+from apes.data import load
+from apes.errors import ParameterError
+from apes.options import make_plan, with_plan_options
+
+Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
+federation_app = typer.Typer(no_args_is_help=True, help="Devices, shuffler and analyzer as processes, on Flower.")
+
+
+@says_what_went_wrong
+def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's settings, vault.json.")]) -> None:
+    """Guard users' data: answer one sealed report a round on a local socket, and nothing else."""
+    from apes.federation.vault_file import open_vault
+
+    open_vault(settings).serve()
+
+
+@says_what_went_wrong
+def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler's settings.")]) -> None:
+    """Take sealed reports over HTTPS; release counts, once a round."""
+    from apes.shuffler.server import run_shuffler
+
+    run_shuffler(settings)
+
+
+@federation_app.command("init")
+@says_what_went_wrong
+@with_plan_options
+def init_command(
+    choices: dict[str, Any],
+    folder: Folder,
+    devices: Annotated[int | None, typer.Option(help="Devices of one user each.")] = None,
+    silos: Annotated[int | None, typer.Option(help="Silos that --users are spread over.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the data set's files.")] = None,
+    smallest_cohort: Annotated[
+        int | None, typer.Option(help="Fewest reports that the shuffler releases (default: half of the users).")
+    ] = None,
+    round_seconds: Annotated[float, typer.Option(help="How long a round waits for reports.")] = 600.0,
+    keep_sealed: Annotated[bool, typer.Option(help="Let the analyzer keep the sealed reports.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make keys, certificates, policy, terms, data and start scripts for a trial on this machine."""
+    from apes.federation.setup import set_up
+
+    if (devices is None) == (silos is None):
+        raise ParameterError(f"devices or silos must be given, one of them; got {devices!r} and {silos!r}")
+    if devices is not None:
+        if choices.setdefault("users", devices) != devices:
+            raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
+    plan = make_plan(choices, None)
+    with display.steps("making the digits", "images") as progress:
+        dataset = load(plan.data, data_dir=data_dir, normalise=plan.normalise, progress=progress)
+    with display.steps("making keys", "users") as progress:
+        federation = set_up(
+            folder,
+            plan,
+            dataset,
+            devices or silos or 0,
+            smallest_cohort=smallest_cohort,
+            round_seconds=round_seconds,
+            keep_sealed=keep_sealed,
+            progress=progress,
+        )
+    typer.echo(
+        json.dumps({"folder": str(folder), **asdict(federation)})
+        if as_json
+        else f"{folder}: {federation.vaults} vaults, {federation.users} users; next: apes federation up {folder}"
+    )
+
+
+@federation_app.command("up")
+@says_what_went_wrong
+def up_command(folder: Folder, as_json: Json = False) -> None:
+    """Start shuffler, SuperLink, SuperNodes and vaults, train, and stop them again; goes on where it stopped."""
+    from apes.federation.trial import Trial
+
+    trial = Trial(folder)
+    began = time.perf_counter()
+    if not trial.summary.exists():
+        trial.down()
+        try:
+            with display.working() as tell:
+                tell("starting shuffler, SuperLink and vaults")
+                trial.start(["shuffler", "superlink", *trial.vaults])
+                tell("registering SuperNodes")
+                trial.register_nodes()
+                tell("starting SuperNodes")
+                trial.start(trial.nodes)
+                tell("starting the analyzer")
+                run = trial.submit()
+            with display.training_rounds("federation", trial.federation.rounds, len(trial.metrics())) as show:
+                trial.watch(run, show)
+        finally:
+            trial.down()
+    summary = json.loads(trial.summary.read_text())
+    summary["seconds"] = time.perf_counter() - began
+    display.federation(summary)
+    if as_json:
+        typer.echo(json.dumps(summary))
+
+
+@federation_app.command("down")
+@says_what_went_wrong
+def down_command(folder: Folder, as_json: Json = False) -> None:
+    """Stop what `up` started and left running."""
+    from apes.federation.trial import Trial
+
+    stopped = Trial(folder).down()
+    typer.echo(
+        json.dumps({"stopped": stopped}) if as_json else f"stopped: {', '.join(stopped) or 'nothing was running'}"
+    )

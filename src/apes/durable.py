@@ -1,0 +1,54 @@
+"""Durable records: SQLite databases whose commits survive a crash, each in the hands of one process."""
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+
+from apes.errors import DataError
+
+
+class _OwnedConnection(sqlite3.Connection):
+    """A connection that holds a lock file for as long as it is open."""
+
+    lock_file: int = -1
+
+    def close(self) -> None:
+        super().close()
+        if self.lock_file >= 0:
+            os.close(self.lock_file)
+            self.lock_file = -1
+
+
+def open_database(path: Path, tables: str) -> sqlite3.Connection:
+    """Open a database, made if need be, for this process alone.
+
+    A commit returns once the log is on the disk (write-ahead log, synced in full).
+
+    Args:
+        path: The file, readable by its owner only.
+        tables: SQL that makes the tables that are not there yet.
+
+    Raises:
+        DataError: If another process has it open, or it cannot be read or written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise DataError(f"{path} cannot be opened: {error}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        database = sqlite3.connect(path, check_same_thread=False, factory=_OwnedConnection)
+        database.execute("pragma journal_mode = wal")
+        database.execute("pragma synchronous = full")
+        database.executescript(tables)
+    except BlockingIOError:
+        os.close(lock)
+        raise DataError(f"{path} is in use by another process; stop it first") from None
+    except (OSError, sqlite3.Error) as error:
+        os.close(lock)
+        raise DataError(f"{path} cannot be used: {error}") from None
+    database.lock_file = lock
+    return database

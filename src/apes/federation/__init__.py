@@ -1,0 +1,1 @@
+"""The three parties as programs of their own: vaults, shuffler and analyzer, on Flower (extra ``flower``)."""

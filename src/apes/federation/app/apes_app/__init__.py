@@ -1,0 +1,1 @@
+"""What a Flower server ships to its nodes: a courier, and for itself the analyzer."""

@@ -1,0 +1,5 @@
+"""The analyzer as Flower starts it; the code is the installed package's."""
+
+from apes.federation.strategy import app
+
+__all__ = ["app"]

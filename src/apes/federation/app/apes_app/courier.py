@@ -1,0 +1,44 @@
+"""The courier: carries the model to the user's vault and the sealed report back.
+
+It is code that a server ships to the users' machines, so it must be taken for hostile. It needs nothing that is secret:
+only Flower, and the path of the vault's socket, which the node's owner sets (``vault`` in the node's configuration).
+"""
+
+import json
+import socket
+import struct
+import time
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+_LENGTH = struct.Struct("<I")
+
+app = ClientApp()
+
+
+@app.train()
+def carry(message: Message, context: Context) -> Message:
+    """Ask the vault for this round's sealed reports."""
+    asked = message.content.config_records["round"]
+    weights = message.content.array_records["model"]["weights"].data
+    began = time.perf_counter()
+    answer = ask_vault(str(context.node_config["vault"]), dict(asked), weights)
+    timing = MetricRecord({"vault_seconds": time.perf_counter() - began})
+    if answer[:1] != b"\x00":
+        reason = answer[1:].decode("ascii", "replace") or "silent"
+        return Message(RecordDict({"refused": ConfigRecord({"reason": reason}), "timing": timing}), reply_to=message)
+    sealed = ArrayRecord({"sealed": Array("uint8", (len(answer) - 1,), "raw", answer[1:])})
+    return Message(RecordDict({"reports": sealed, "timing": timing}), reply_to=message)
+
+
+def ask_vault(path: str, header: dict[str, object], weights: bytes) -> bytes:
+    """Send a request to the vault's socket and return the whole answer."""
+    text = json.dumps(header).encode()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(path)
+        connection.sendall(_LENGTH.pack(len(text)) + text + _LENGTH.pack(len(weights)) + weights)
+        pieces = []
+        while piece := connection.recv(1 << 20):
+            pieces.append(piece)
+    return b"".join(pieces)

@@ -1,0 +1,125 @@
+"""How a courier asks a vault: one request a connection, over a Unix socket.
+
+A request is two frames (`apes.frames`): a JSON object with exactly ``version``, ``run``, ``round`` and ``plan``, and
+the weights. The answer is the byte 0 and framed sealed reports, or the byte 1 and one word of `Refusal`.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import struct
+from collections import Counter
+from pathlib import Path
+
+from apes.errors import DataError
+from apes.federation.vault import Refusal, Refused, Request, Vault
+from apes.json_logs import log
+
+VERSION = 1
+_LENGTH = struct.Struct("<I")
+_LARGEST_HEADER = 1024
+_SECONDS_TO_ASK = 30.0
+# A path in a Unix socket's address has at most 107 bytes on Linux.
+_LONGEST_PATH = 103
+
+
+class VaultSocket:
+    """Serves a vault on a Unix socket until it is closed.
+
+    Args:
+        path: Where the socket goes; what an earlier vault left there is replaced.
+        vault: What answers.
+        largest_weights: Bytes of the weights that the terms foresee; a larger request is not read.
+        mode: Permissions of the socket: who may ask.
+    """
+
+    def __init__(self, path: Path, vault: Vault, largest_weights: int, mode: int = 0o600) -> None:
+        self._path, self._vault, self._largest = path, vault, largest_weights
+        self._refused: Counter[str] = Counter()
+        self._listener = _listen(path, mode)
+
+    def serve(self) -> None:
+        """Answer one request after another, for ever."""
+        while True:
+            connection, _ = self._listener.accept()
+            with connection:
+                connection.settimeout(_SECONDS_TO_ASK)
+                with contextlib.suppress(OSError):
+                    self._serve_one(connection)
+
+    def _serve_one(self, connection: socket.socket) -> None:
+        try:
+            request = self._read(connection)
+            answer = self._vault.answer(request)
+        except Refused as refused:
+            self._count(refused.reason)
+            connection.sendall(b"\x01" + refused.reason.value.encode())
+        except OSError:
+            raise
+        # Whatever else goes wrong inside may depend on the data, so not a word of it leaves.
+        except Exception as error:
+            log("internal", kind=type(error).__name__)
+            self._count(Refusal.INTERNAL)
+            connection.sendall(b"\x01" + Refusal.INTERNAL.value.encode())
+        else:
+            log("answered", run=request.run, round=request.round)
+            connection.settimeout(None)
+            connection.sendall(b"\x00" + answer)
+
+    def _read(self, connection: socket.socket) -> Request:
+        header = _read_frame(connection, _LARGEST_HEADER)
+        weights = _read_frame(connection, self._largest)
+        try:
+            fields = json.loads(header)
+            version, run, number, plan = (fields.pop(name) for name in ("version", "run", "round", "plan"))
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+            raise Refused(Refusal.REQUEST) from None
+        known = type(version) is int and type(number) is int and type(run) is str and type(plan) is str
+        if fields or not known or version != VERSION:
+            raise Refused(Refusal.REQUEST)
+        return Request(run, number, plan, weights)
+
+    def _count(self, reason: Refusal) -> None:
+        """Count a refusal, and log it when its count is a power of two, so that nobody can flood the disk."""
+        self._refused[reason.value] += 1
+        count = self._refused[reason.value]
+        if count & (count - 1) == 0:
+            log("refused", reason=reason.value, count=count)
+
+
+def _listen(path: Path, mode: int) -> socket.socket:
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise DataError(f"the socket's path is longer than {_LONGEST_PATH} bytes, choose a shorter folder: {path}")
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise DataError(f"{path} is there already and is not a socket; move it away")
+        path.unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Nobody may connect between bind and chmod.
+    before = os.umask(0o777)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    path.chmod(mode)
+    listener.listen(16)
+    return listener
+
+
+def _read_frame(connection: socket.socket, largest: int) -> bytes:
+    (length,) = _LENGTH.unpack(_read_exactly(connection, _LENGTH.size))
+    if length > largest:
+        raise Refused(Refusal.REQUEST)
+    return _read_exactly(connection, length)
+
+
+def _read_exactly(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(min(size - len(data), 1 << 20))
+        if not piece:
+            raise Refused(Refusal.REQUEST)
+        data += piece
+    return bytes(data)

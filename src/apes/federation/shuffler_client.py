@@ -1,0 +1,103 @@
+"""How the analyzer talks to the shuffler: over TLS, patiently, and without holding the batch in memory."""
+
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+
+from apes.errors import ProtocolError
+from apes.release import Release
+
+_PIECE = 1 << 20
+_SECONDS_TO_CONNECT = 10.0
+_LONGEST_PAUSE = 5.0
+
+
+class CohortTooSmall(ProtocolError):  # noqa: N818 - the name says what happened
+    """The shuffler found too few reports to release a round."""
+
+
+class ShufflerClient:
+    """Sends batches, gets releases.
+
+    Args:
+        url: Where the shuffler is, ``https://...``.
+        token: What it wants to be shown.
+        authority: File with the certificate that its own must be signed by.
+        patience: Seconds to go on trying while it cannot be reached or its ledger cannot be written.
+    """
+
+    def __init__(self, url: str, token: str, authority: Path, patience: float = 120.0) -> None:
+        context = ssl.create_default_context(cafile=str(authority))
+        self._http = httpx.Client(
+            base_url=url,
+            verify=context,
+            headers={"authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(None, connect=_SECONDS_TO_CONNECT),
+            trust_env=False,
+        )
+        self._patience = patience
+
+    def release(self, run: str, number: int) -> Release | None:
+        """Return the release of a round, or None if it is open."""
+        answer = self._insist(lambda: self._http.get(_path(run, number)))
+        if answer.status_code == httpx.codes.NOT_FOUND and answer.json().get("refused") == "open":
+            return None
+        return _read(answer)
+
+    def close_round(self, run: str, number: int, batch: Path) -> Release:
+        """Send the framed reports in the file ``batch`` and return the round's release.
+
+        If the round was closed by another batch meanwhile (an earlier attempt of ours, say), its release is returned.
+
+        Raises:
+            CohortTooSmall: If too few reports count; the round stays open.
+            ProtocolError: If the shuffler refuses for another reason, or cannot be reached.
+        """
+        answer = self._insist(lambda: self._http.post(_path(run, number), content=_pieces(batch)))
+        if answer.status_code == httpx.codes.CONFLICT:
+            answer = self._insist(lambda: self._http.get(_path(run, number)))
+        return _read(answer)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def _insist(self, ask: Callable[[], httpx.Response]) -> httpx.Response:
+        """Ask until there is an answer; asking twice is safe, since a round is released only once."""
+        end, pause = time.monotonic() + self._patience, 0.1
+        while True:
+            try:
+                answer = ask()
+                if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
+                    return answer
+                problem = f"it answered {answer.status_code}: {answer.text[:200]}"
+            except httpx.TransportError as error:
+                problem = f"{type(error).__name__}: {error}"
+            if time.monotonic() + pause > end:
+                raise ProtocolError(f"the shuffler at {self._http.base_url} does not answer: {problem}")
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _path(run: str, number: int) -> str:
+    return f"/v1/runs/{run}/rounds/{number}"
+
+
+def _pieces(batch: Path) -> Iterator[bytes]:
+    with batch.open("rb") as file:
+        while piece := file.read(_PIECE):
+            yield piece
+
+
+def _read(answer: httpx.Response) -> Release:
+    if answer.status_code == httpx.codes.OK:
+        return Release.decode(answer.content)
+    try:
+        body = answer.json()
+        message, reason = str(body["message"]), str(body["refused"])
+    except (ValueError, KeyError, TypeError):
+        raise ProtocolError(f"the shuffler answered {answer.status_code}: {answer.text[:200]}") from None
+    raise (CohortTooSmall if reason == "cohort" else ProtocolError)(f"the shuffler refused ({reason}): {message}")

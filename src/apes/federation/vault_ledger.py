@@ -1,0 +1,85 @@
+"""A vault's ledger: what was answered in which round, and what it cost each user; on the disk before it leaves."""
+
+import math
+import sqlite3
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.durable import open_database
+
+# Answers are kept for the round that runs and the one before it; older ones are over everywhere.
+_ROUNDS_KEPT = 2
+
+
+class VaultLedger:
+    """Answers and spending.
+
+    Args:
+        path: The database, made if need be.
+        users: Number of users of the vault.
+    """
+
+    def __init__(self, path: Path, users: int) -> None:
+        self._users = users
+        self._database = open_database(
+            path,
+            """
+            create table if not exists answers (
+              run text not null, round integer not null, answer blob, primary key (run, round)) without rowid;
+            create table if not exists spent (
+              user integer not null, epsilon real not null, rounds integer not null,
+              primary key (user, epsilon)) without rowid;
+            """,
+        )
+
+    def find(self, run: str, number: int) -> bytes | None:
+        """What was answered in a round, or None."""
+        query = "select answer from answers where run = ? and round = ?"
+        row = self._database.execute(query, (run, number)).fetchone()
+        return None if row is None else row[0]
+
+    def last_round(self, run: str) -> int:
+        """The last round of a run that was answered; 0 if none was."""
+        query = "select max(round) from answers where run = ?"
+        return int(self._database.execute(query, (run,)).fetchone()[0] or 0)
+
+    def spent(self, further: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Local epsilon that each user has spent, over all coordinates, rounds and runs, in nats.
+
+        Args:
+            further: What one more round would cost each user; counted in if it is given. Rounds of equal cost are
+                counted, not added up, so an allowance of exactly so many rounds is met exactly.
+        """
+        rounds: defaultdict[int, Counter[float]] = defaultdict(Counter)
+        for user, epsilon, count in self._database.execute("select user, epsilon, rounds from spent"):
+            rounds[user][epsilon] += count
+        if further is not None:
+            for user, epsilon in enumerate(further.tolist()):
+                rounds[user][epsilon] += 1
+        parts = [rounds[user].items() for user in range(self._users)]
+        return np.array([math.fsum(epsilon * count for epsilon, count in part) for part in parts])
+
+    def record(self, run: str, number: int, answer: bytes, costs: dict[int, float]) -> None:
+        """Record an answer and what it costs each user who is in it; when this returns, it is on the disk.
+
+        Raises:
+            sqlite3.Error: If it cannot be written, or the round was answered before; then nothing has changed.
+        """
+        charge = (
+            "insert into spent values (?, ?, 1) on conflict (user, epsilon) do update set rounds = spent.rounds + 1"
+        )
+        with self._database:
+            self._database.execute("insert into answers values (?, ?, ?)", (run, number, answer))
+            self._database.executemany(charge, costs.items())
+            old = "update answers set answer = null where run = ? and round <= ?"
+            self._database.execute(old, (run, number - _ROUNDS_KEPT))
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+
+LedgerError = sqlite3.Error

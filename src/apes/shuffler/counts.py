@@ -1,0 +1,67 @@
+"""Counts a level: how a batch of coded reports is held, in memory that does not grow with the users."""
+
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.errors import ProtocolError
+from apes.shuffler.tally import count_levels
+
+_TALLY_LIMIT = 2**16 - 1
+
+
+class LevelCounts:
+    """Counts levels from several threads: 16-bit tallies a thread, added up before they can overflow."""
+
+    def __init__(self, dimensions: int, levels: int) -> None:
+        self._counts = np.zeros((dimensions, levels), dtype=np.int64)
+        self._own = threading.local()
+        self._tallies: list[_Tally] = []
+        self._lock = threading.Lock()
+
+    def add(self, codes: NDArray[np.uint8], first_coordinate: int = 0) -> None:
+        """Count a block (users x coordinates); nothing of it is counted if it holds what is not a level."""
+        if codes.shape[0] > _TALLY_LIMIT:
+            raise ProtocolError(f"a report holds at most {_TALLY_LIMIT} users, got {codes.shape[0]}")
+        tally = self._tally()
+        if tally.rows + codes.shape[0] > _TALLY_LIMIT:
+            self._flush(tally)
+        tally.add(codes, first_coordinate)
+
+    def total(self) -> NDArray[np.int64]:
+        """Everything counted so far, (coordinates, levels); no thread may be adding meanwhile."""
+        for tally in self._tallies:
+            self._flush(tally)
+        return self._counts
+
+    def _tally(self) -> "_Tally":
+        tally: _Tally | None = getattr(self._own, "tally", None)
+        if tally is None:
+            tally = self._own.tally = _Tally(*self._counts.shape)
+            with self._lock:
+                self._tallies.append(tally)
+        return tally
+
+    def _flush(self, tally: "_Tally") -> None:
+        with self._lock:
+            self._counts += tally.counts
+        tally.clear()
+
+
+class _Tally:
+    """One thread's counts since its last flush."""
+
+    def __init__(self, dimensions: int, levels: int) -> None:
+        self.counts = np.zeros((dimensions, levels), dtype=np.uint16)
+        self.rows = 0
+
+    def add(self, codes: NDArray[np.uint8], first: int) -> None:
+        if not count_levels(codes, self.counts[first : first + codes.shape[1]]):
+            raise ProtocolError(f"a report holds a level past {self.counts.shape[1] - 1}")
+        # An upper bound of any entry: each call adds at most its number of users to one coordinate.
+        self.rows += codes.shape[0]
+
+    def clear(self) -> None:
+        self.counts.fill(0)
+        self.rows = 0

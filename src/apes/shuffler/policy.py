@@ -1,0 +1,60 @@
+"""The shuffler's policy: what it takes and from whom. Its own file; no caller can change it."""
+
+from dataclasses import dataclass
+
+from apes.envelope import PLAN_BYTES, RUN_BYTES, SENDER_BYTES
+from apes.errors import ParameterError
+from apes.parameters import positive, whole
+from apes.thresholds import MAX_LEVELS
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the shuffler takes.
+
+    Attributes:
+        plan: Fingerprint of the terms that reports must be made under, 64 hexadecimal digits.
+        runs: The runs that may be held under it, 32 hexadecimal digits each.
+        rounds: Rounds of a run, at least 1.
+        dimensions: Coordinates of a report, at least 1.
+        levels: K: a level is in 0 .. K - 1, K in [2, 256].
+        smallest_budget: Smallest local budget taken, in (0, inf).
+        largest_budget: Largest local budget taken: at least the smallest, finite.
+        smallest_cohort: Fewer reports than this are never released, at least 1; of those present, each hides among
+            the others, so a cohort of 1 hides nobody.
+        senders: Public keys of those who may report, 64 hexadecimal digits each; at least as many as the cohort.
+    """
+
+    plan: str
+    runs: tuple[str, ...]
+    rounds: int
+    dimensions: int
+    levels: int
+    smallest_budget: float
+    largest_budget: float
+    smallest_cohort: int
+    senders: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _names("plan", (self.plan,), PLAN_BYTES)
+        _names("runs", self.runs, RUN_BYTES)
+        whole("rounds", self.rounds, 1, 2**32 - 1)
+        whole("dimensions", self.dimensions, 1, 2**31)
+        whole("levels", self.levels, 2, MAX_LEVELS)
+        if positive("smallest_budget", self.smallest_budget) > positive("largest_budget", self.largest_budget):
+            raise ParameterError(
+                f"largest_budget must be at least smallest_budget {self.smallest_budget!r}, got {self.largest_budget!r}"
+            )
+        _names("senders", self.senders, SENDER_BYTES)
+        whole("smallest_cohort", self.smallest_cohort, 1, len(self.senders))
+
+
+def _names(name: str, values: tuple[str, ...], size: int) -> None:
+    """Check that every value is ``size`` bytes in lower-case hexadecimal, and none comes twice."""
+    if not isinstance(values, tuple) or not values:
+        raise ParameterError(f"{name} must be a list with at least one entry, got {values!r}")
+    for value in values:
+        if not isinstance(value, str) or len(value) != 2 * size or not set(value) <= set("0123456789abcdef"):
+            raise ParameterError(f"{name} must be {2 * size} hexadecimal digits in lower case, got {value!r}")
+    if len(set(values)) < len(values):
+        raise ParameterError(f"{name} must differ, got {max(values, key=values.count)!r} more than once")

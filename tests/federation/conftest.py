@@ -1,0 +1,63 @@
+"""A small federation in memory: terms, users with keys, a policy and the shuffler's key."""
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from apes import Plan
+from apes.envelope import Binding, seal
+from apes.federation.terms import Terms
+from apes.shuffler.policy import Policy
+
+RUN = "0123456789abcdef" * 2
+OTHER_RUN = "fedcba9876543210" * 2
+
+
+@dataclass(frozen=True)
+class Small:
+    """Eight users, 3 classes of 4 features (15 coordinates), 16 levels."""
+
+    terms: Terms
+    keys: list
+    shuffler: X25519PrivateKey
+    policy: Policy
+
+    def binding(self, number=1, run=RUN, plan=None):
+        return Binding(bytes.fromhex(run), number, bytes.fromhex(plan or self.terms.fingerprint))
+
+    def report(self, user, levels=None, budget=0.5, number=1, run=RUN, plan=None, key=None):
+        """A sealed report as an honest user's vault would make it, but for what is asked otherwise."""
+        if levels is None:
+            levels = np.full(self.terms.dimensions, user % self.terms.levels, dtype=np.uint8)
+        key = self.keys[user] if key is None else key
+        return seal(levels, budget, self.binding(number, run, plan), key, self.shuffler.public_key())
+
+
+@pytest.fixture(scope="session")
+def small():
+    terms = Terms(Plan(users=8, rounds=3, levels=16, delta=1e-3), features=4, classes=3)
+    keys = [Ed25519PrivateKey.generate() for _ in range(8)]
+    policy = Policy(
+        plan=terms.fingerprint,
+        runs=(RUN, OTHER_RUN),
+        rounds=3,
+        dimensions=terms.dimensions,
+        levels=16,
+        smallest_budget=0.05,
+        largest_budget=1.0,
+        smallest_cohort=3,
+        senders=tuple(key.public_key().public_bytes_raw().hex() for key in keys),
+    )
+    return Small(terms, keys, X25519PrivateKey.generate(), policy)
+
+
+@pytest.fixture
+def noise():
+    """Random byte strings, as many as asked for."""
+    return lambda count, longest=300: [
+        os.urandom(int(size)) for size in np.random.default_rng(5).integers(0, longest, count)
+    ]

@@ -1,0 +1,44 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apes.errors import ParameterError
+from apes.frames import FrameReader, framed
+
+
+@given(st.lists(st.binary(max_size=20)), st.integers(1, 30))
+def test_frames_come_back_however_the_stream_is_cut(items, step):
+    stream = b"".join(framed(items))
+    reader = FrameReader(20)
+    got = [frame for i in range(0, len(stream), step) for frame in reader.feed(stream[i : i + step])]
+    assert got == items
+    assert reader.is_complete
+
+
+@given(st.integers(21, 1000), st.integers(1, 30))
+def test_a_frame_too_large_is_skipped_and_spoils_no_other(size, step):
+    stream = b"".join(framed([b"before", bytes(size), b"after"]))
+    reader = FrameReader(20)
+    got = [frame for i in range(0, len(stream), step) for frame in reader.feed(stream[i : i + step])]
+    assert got == [b"before", b"", b"after"]
+    assert reader.is_complete
+
+
+@pytest.mark.parametrize("cut", [1, 4, 5, 9])
+def test_a_stream_cut_short_is_not_complete(cut):
+    stream = b"".join(framed([b"before", b"after"]))
+    reader = FrameReader(20)
+    assert list(reader.feed(stream[:-cut])) == [b"before"]
+    assert reader.is_complete == (cut == 9)
+
+
+def test_a_reader_holds_no_more_than_a_frame():
+    reader = FrameReader(100)
+    for _ in range(1000):
+        assert list(reader.feed(b"\xff\xff\xff\x7f" if reader.is_complete else bytes(10_000))) in ([b""], [])
+        assert len(reader._held) < 200
+
+
+def test_largest_is_checked():
+    with pytest.raises(ParameterError, match="largest"):
+        FrameReader(0)
