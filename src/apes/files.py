@@ -48,6 +48,17 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
         part.unlink(missing_ok=True)
 
 
+def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Write ``data`` so that others see the old content or all of the new; with these permissions, if any are given."""
+
+    def write(file: BinaryIO) -> None:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        file.write(data)
+
+    write_whole(path, write)
+
+
 def sync(file: BinaryIO) -> None:
     """Bring what was written to ``file`` to the disk."""
     file.flush()

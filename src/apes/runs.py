@@ -17,7 +17,7 @@ from apes.accounting.event import Event
 from apes.analysis import Progress, RoundMetrics
 from apes.analyzer.optimizer import ServerState
 from apes.errors import DataError, ParameterError
-from apes.files import write_whole
+from apes.files import write_bytes, write_whole
 from apes.plan import Plan
 from apes.version import __version__
 
@@ -119,4 +119,4 @@ class RunFolder:
 
 
 def _write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda file: file.write(text.encode()))
+    write_bytes(path, text.encode())

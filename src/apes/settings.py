@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from apes.errors import DataError, ParameterError
-from apes.files import write_whole
+from apes.files import write_bytes
 
 T = TypeVar("T")
 
@@ -45,4 +45,4 @@ def from_plain(values: Any, kind: type[T], where: str) -> T:
 
 def write_settings(path: Path, settings: Any) -> None:
     """Write a dataclass as JSON; the file appears whole or not at all."""
-    write_whole(path, lambda file: file.write((json.dumps(asdict(settings), indent=1) + "\n").encode()))
+    write_bytes(path, (json.dumps(asdict(settings), indent=1) + "\n").encode())

@@ -2,7 +2,6 @@
 
 import datetime
 import ipaddress
-import os
 from pathlib import Path
 
 from cryptography import x509
@@ -11,19 +10,14 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import NameOID
 
-from apes.files import write_whole
+from apes.files import write_bytes
 
 _DAYS = 365
 
 
 def write_secret(path: Path, data: bytes) -> None:
     """Write a file that only its owner can read; it appears whole."""
-
-    def write(file: object) -> None:
-        os.fchmod(file.fileno(), 0o600)  # type: ignore[attr-defined]
-        file.write(data)  # type: ignore[attr-defined]
-
-    write_whole(path, write)
+    write_bytes(path, data, 0o600)
 
 
 class Authority:

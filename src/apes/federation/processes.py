@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from apes.errors import DataError
-from apes.files import write_whole
+from apes.files import write_bytes
 
 _SECONDS_TO_STOP = 15.0
 
@@ -106,7 +106,7 @@ class Processes:
 
     def _remember(self, processes: dict[str, Started]) -> None:
         entries = {name: asdict(started) for name, started in processes.items()}
-        write_whole(self._file, lambda file: file.write(json.dumps(entries, indent=1).encode()))
+        write_bytes(self._file, json.dumps(entries, indent=1).encode())
 
 
 def environment(**further: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from apes.files import write_whole
+from apes.files import write_bytes
 
 _HEAD = """#!/bin/sh
 # Made by `apes federation init`. `apes`, `flwr` and `flower-...` must be on the PATH.
@@ -43,5 +43,5 @@ def supernode_script(superlink: str, port: int, own_port: int) -> str:
 
 def write_script(path: Path, body: str) -> None:
     """Write an executable script."""
-    write_whole(path, lambda file: file.write(f"{_HEAD}{body}\n".encode()))
+    write_bytes(path, f"{_HEAD}{body}\n".encode())
     path.chmod(0o755)

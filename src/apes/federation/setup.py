@@ -1,13 +1,16 @@
 """Set up a trial federation on one machine: keys, certificates, policy, terms, data and start scripts."""
 
+import io
 import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
 
 from apes.data import Dataset
 from apes.envelope import RUN_BYTES
@@ -18,7 +21,7 @@ from apes.federation.layout import HOST, Federation, Layout, free_ports
 from apes.federation.scripts import superlink_script, supernode_script, write_script
 from apes.federation.terms import Terms
 from apes.federation.vault_file import VaultSettings
-from apes.files import write_whole
+from apes.files import write_bytes
 from apes.parameters import whole
 from apes.plan import Plan
 from apes.population import InMemoryPopulation
@@ -75,8 +78,8 @@ def set_up(
             opener,
             AnalyzerSettings(run, f"https://{HOST}:{ports[0]}", vaults, round_seconds, keep_sealed=keep_sealed),
         )
-        test = {"images": dataset.test_images, "labels": dataset.test_labels}
-        write_whole(layout.analyzer / "test.npz", lambda file: np.savez(file, **test))
+        test: dict[str, NDArray[Any]] = {"images": dataset.test_images, "labels": dataset.test_labels}
+        write_bytes(layout.analyzer / "test.npz", _archive(test))
         write_settings(layout.settings, federation)
         part.rename(folder)
     finally:
@@ -110,10 +113,10 @@ def _make_servers(
     authority, token = Authority(), secrets.token_urlsafe(32).encode()
     for owner in (layout.shuffler, layout.superlink):
         certificate, key = authority.issue(HOST)
-        write_whole(owner / "tls.pem", lambda file, data=certificate: file.write(data))
+        write_bytes(owner / "tls.pem", certificate)
         write_secret(owner / "tls.key", key)
     for trusting in (layout.analyzer, layout.superlink, *map(layout.device, range(1, federation.vaults + 1))):
-        write_whole(trusting / "authority.pem", lambda file: file.write(authority.certificate()))
+        write_bytes(trusting / "authority.pem", authority.certificate())
     write_secret(layout.shuffler / "shuffler.key", opener.private_bytes_raw())
     for owner in (layout.shuffler, layout.analyzer):
         write_secret(owner / "token", token)
@@ -140,7 +143,7 @@ def _make_devices(
     for number in range(1, federation.vaults + 1):
         folder, block = layout.device(number), population.block(int(edges[number - 1]), int(edges[number]))
         keys = [Ed25519PrivateKey.generate() for _ in range(block.budgets.size)]
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "features": block.features,
             "labels": block.labels,
             "offsets": block.offsets,
@@ -148,17 +151,23 @@ def _make_devices(
             # One whole run, no more.
             "allowances": terms.dimensions * block.budgets * terms.plan.rounds,
         }
-        write_whole(folder / "data.npz", lambda file, arrays=arrays: np.savez(file, **arrays))
-        (folder / "data.npz").chmod(0o600)
+        write_secret(folder / "data.npz", _archive(arrays))
         write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
         terms.write(folder / "terms.json")
         write_settings(folder / "vault.json", settings)
         private, public = node_key()
         write_secret(folder / "node.key", private)
-        write_whole(folder / "node.pub", lambda file, data=public: file.write(data))
+        write_bytes(folder / "node.pub", public)
         write_script(folder / "start-vault.sh", "exec apes vault vault.json")
         script = supernode_script(HOST, federation.superlink_port, federation.node_ports[number - 1])
         write_script(folder / "start-supernode.sh", script)
         senders += [key.public_key().public_bytes_raw().hex() for key in keys]
         progress(len(senders), federation.users)
     return senders
+
+
+def _archive(arrays: dict[str, NDArray[Any]]) -> bytes:
+    """Arrays as the bytes of a NumPy archive."""
+    archive = io.BytesIO()
+    np.savez(archive, **arrays)  # type: ignore[arg-type]  # its stub has no type for a dictionary of arrays
+    return archive.getvalue()

@@ -16,7 +16,7 @@ from apes.errors import ProtocolError
 from apes.federation.analyst import Analyst
 from apes.federation.local_socket import VERSION
 from apes.federation.shuffler_client import CohortTooSmall
-from apes.files import write_whole
+from apes.files import write_bytes, write_whole
 from apes.frames import FrameReader, framed
 from apes.json_logs import log
 
@@ -32,7 +32,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train, from wherever an earlier run of the same settings stopped."""
     analyst = Analyst(Path(str(context.run_config["settings"])))
-    write_whole(analyst.folder / "analyzer.pid", lambda file: file.write(str(os.getpid()).encode()))
+    write_bytes(analyst.folder / "analyzer.pid", str(os.getpid()).encode())
     strategy = ShuffledMean(analyst)
     strategy.start(grid, strategy.arrays(), num_rounds=analyst.terms.plan.rounds)
     analyst.finish()
@@ -86,9 +86,14 @@ class ShuffledMean(Strategy):
     ) -> Iterable[Message]:
         """Ask every node for its reports of this round."""
         settings, terms = self._analyst.settings, self._analyst.terms
-        asked = {"version": VERSION, "run": settings.run, "round": server_round, "plan": terms.fingerprint}
+        asked: dict[str, int | str] = {
+            "version": VERSION,
+            "run": settings.run,
+            "round": server_round,
+            "plan": terms.fingerprint,
+        }
         for node in grid.get_node_ids():
-            content = RecordDict({"model": arrays, "round": ConfigRecord(dict(asked))})
+            content = RecordDict({"model": arrays, "round": ConfigRecord({**asked})})
             yield Message(content, node, MessageType.TRAIN, ttl=settings.round_seconds, group_id=str(server_round))
 
     def aggregate_train(

@@ -16,7 +16,7 @@ from apes.errors import ApesError
 from apes.federation.layout import HOST, Layout
 from apes.federation.processes import Processes, environment
 from apes.federation.scripts import FLOWER_ENVIRONMENT
-from apes.files import write_whole
+from apes.files import write_bytes
 
 _SECONDS_TO_START = 60.0
 # A SuperNode that died is not let in again before the SuperLink has missed two heartbeats of 30 seconds.
@@ -78,7 +78,7 @@ class Trial:
             # A key that an interrupted start registered before is as good.
             if not answer.get("success") and "already in use" not in json.dumps(answer):
                 raise FederationError(f"the SuperLink does not register {key}: {answer}")
-        write_whole(marker, lambda file: file.write(b"yes\n"))
+        write_bytes(marker, b"yes\n")
 
     def submit(self) -> str:
         """Start the analyzer and the couriers on Flower; return Flower's number of the run."""
@@ -131,7 +131,7 @@ class Trial:
         home = self.layout.superlink / "cli"
         address, authority = f"{HOST}:{self.federation.superlink_port}", self.layout.superlink / "authority.pem"
         config = f'[superlink.{_CONNECTION}]\naddress = "{address}"\nroot-certificates = {json.dumps(str(authority))}\n'
-        write_whole(home / "config.toml", lambda file: file.write(config.encode()))
+        write_bytes(home / "config.toml", config.encode())
         done = subprocess.run(
             ["flwr", *arguments, "--format", "json"],
             env=environment(FLWR_HOME=str(home), **FLOWER_ENVIRONMENT),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apes.files import write_whole
+from apes.files import write_bytes, write_whole
 from apes.reproduce import EXPERIMENTS
 from apes.reproduce.findings import FINDINGS
 from apes.reproduce.run import shown
@@ -48,7 +48,7 @@ def write_page(results: Mapping[str, dict[str, Any]], folder: Path, page: Path, 
     lines += ["## Where the paper does not agree with itself, or with what is proved", ""]
     lines += [f"- {finding}" for finding in FINDINGS]
     text = "\n".join(lines) + "\n"
-    write_whole(page, lambda file: file.write(text.encode()))
+    write_bytes(page, text.encode())
 
 
 def _command(results: Mapping[str, dict[str, Any]]) -> str:

@@ -20,7 +20,7 @@ from apes.analyzer.expected import continuous_response
 from apes.budgets import make_budgets
 from apes.data import Dataset, load
 from apes.errors import DataError
-from apes.files import write_whole
+from apes.files import write_bytes
 from apes.models import LogisticRegression
 from apes.plan import Plan
 from apes.randomness import SimulationSource
@@ -83,7 +83,7 @@ class Workshop:
         values = KINDS[part.kind](self, part.arguments, tell)
         kept: Values = {"kind": part.kind, "arguments": part.arguments, "version": __version__, "values": values}
         kept["seconds"] = time.perf_counter() - began
-        write_whole(self._path(part), lambda file: file.write(json.dumps(kept).encode()))
+        write_bytes(self._path(part), json.dumps(kept).encode())
 
     def result(self, part: Part) -> Values:
         """What was worked out."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apes.files import write_whole
+from apes.files import write_bytes
 from apes.reproduce import EXPERIMENTS
 from apes.reproduce.findings import FINDINGS
 from apes.reproduce.run import shown
@@ -48,7 +48,7 @@ def write_report(results: Mapping[str, dict[str, Any]], folder: Path) -> Path:
 </body></html>
 """
     path = folder / "report.html"
-    write_whole(path, lambda file: file.write(page.encode()))
+    write_bytes(path, page.encode())
     return path
 
 

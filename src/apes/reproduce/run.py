@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from apes.files import write_whole
+from apes.files import write_bytes
 from apes.picture import save
 from apes.reproduce.experiment import Experiment, Table
 from apes.reproduce.parts import Part, Workshop
@@ -77,7 +77,7 @@ def write(experiment: Experiment, setting: Setting, workshop: Workshop, folder: 
         "figures": experiment.figures(setting, workshop.result),
     }
     path = folder / f"{experiment.name}.json"
-    write_whole(path, lambda file: file.write((json.dumps(result, indent=1) + "\n").encode()))
+    write_bytes(path, (json.dumps(result, indent=1) + "\n").encode())
     kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     picture = None if experiment.draw is None else experiment.draw(kept["figures"])
     if isinstance(picture, Figure):
