@@ -25,8 +25,8 @@ class Started:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs."""
-        return _began(self.pid) == self.began
+        """Whether it still runs; one that was gone before its start time could be read does not."""
+        return self.began != "" and _began(self.pid) == self.began
 
 
 class Processes:

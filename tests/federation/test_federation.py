@@ -1,0 +1,294 @@
+"""Devices, shuffler and analyzer as real processes over TLS on Flower, and what each of them can see.
+
+One federation of five devices runs its rounds; the tests look at what it left, and at the analyzer's memory while it
+ran.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from apes.analysis import Analysis, TestSet
+from apes.envelope import envelope_size, parse
+from apes.federation.layout import Layout
+from apes.federation.terms import Terms
+from apes.frames import FrameReader
+from apes.messages import Report
+from apes.randomness import SimulationSource
+from apes.release import Release
+from apes.settings import read_settings
+from apes.shuffler.ledger import ShufflerLedger
+from apes.shuffler.policy import Policy
+
+DEVICES, ROUNDS = 5, 3
+APES = str(Path(sys.executable).parent / "apes")
+
+
+def apes(*arguments):
+    done = subprocess.run(
+        [APES, *map(str, arguments), "--json"], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A federation that has run, and the analyzer's memory as it was in between."""
+    folder = tmp_path_factory.mktemp("f") / "five"
+    apes("federation", "init", folder, "--devices", DEVICES, "--rounds", ROUNDS, "--keep-sealed", "--seed", 3)
+    layout = Layout(folder)
+    up = subprocess.Popen(
+        [APES, "federation", "up", str(folder), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        memory = memory_of_analyzer(layout, up)
+        output, errors = up.communicate(timeout=600)
+    finally:
+        up.kill()
+        apes("federation", "down", folder)
+    assert up.returncode == 0, errors
+    terms = Terms.read(layout.analyzer / "terms.json")
+    ledger = ShufflerLedger(layout.shuffler / "ledger.sqlite")
+    run = layout.federation().run
+    releases = [Release.decode(ledger.find(run, number).release) for number in range(1, ROUNDS + 1)]
+    ledger.close()
+    return SimpleNamespace(
+        layout=layout, terms=terms, summary=json.loads(output), memory=memory, releases=releases, run=run
+    )
+
+
+def memory_of_analyzer(layout, up):
+    """Writable memory of the analyzer's process, read once two rounds are over."""
+    metrics, pid = layout.analyzer / "run" / "metrics.jsonl", layout.analyzer / "run" / "analyzer.pid"
+    while up.poll() is None:
+        if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
+            return read_memory(int(pid.read_text()))
+        time.sleep(0.05)
+    raise AssertionError(up.communicate()[1])
+
+
+def read_memory(pid):
+    pieces = []
+    try:
+        with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
+            for line in maps:
+                start, stop, rights = re.match(r"([0-9a-f]+)-([0-9a-f]+) (\S+)", line).groups()
+                if rights.startswith("rw") and "[v" not in line:
+                    memory.seek(int(start, 16))
+                    pieces.append(memory.read(int(stop, 16) - int(start, 16)))
+    except (FileNotFoundError, PermissionError):
+        return None
+    return b"\n".join(pieces)
+
+
+def sealed(trained, number):
+    """The envelopes that the analyzer relayed in a round."""
+    reader = FrameReader(envelope_size(trained.terms.dimensions))
+    data = (trained.layout.analyzer / "run" / "rounds" / f"{number:06d}.sealed").read_bytes()
+    return [parse(frame, trained.terms.dimensions) for frame in reader.feed(data)]
+
+
+def opened(trained, number):
+    """Budgets and levels of a round, opened with the shuffler's key."""
+    key = X25519PrivateKey.from_private_bytes((trained.layout.shuffler / "shuffler.key").read_bytes())
+    return [envelope.open(key) for envelope in sealed(trained, number)]
+
+
+def test_every_round_took_place_with_everybody(trained):
+    assert trained.summary["rounds"] == ROUNDS
+    assert trained.summary["participants_by_round"] == [DEVICES] * ROUNDS
+    assert [release.refused for release in trained.releases] == [{}] * ROUNDS
+
+
+def test_the_model_is_the_simulations_bit_for_bit(trained):
+    """The same sealed reports, opened and put through the simulation's collector and analysis, give the same model."""
+    plan, model = trained.terms.plan, trained.terms.model
+    with np.load(trained.layout.analyzer / "test.npz") as test:
+        analysis = Analysis(plan, model, TestSet(test["images"], test["labels"]), trained.terms.accountant())
+    progress = analysis.start()
+    for number in range(1, ROUNDS + 1):
+        collector = plan.collector(model.dimensions, SimulationSource(plan.seed, number))
+        for user, (budget, levels) in enumerate(opened(trained, number)):
+            collector.add(Report(levels[np.newaxis], np.array([budget]), user, 0))
+        progress = analysis.conclude(progress, collector.release(), time.perf_counter())
+    with np.load(trained.layout.analyzer / "run" / "model.npz") as stored:
+        assert stored["weights"].tobytes() == analysis.model(progress).tobytes()
+    assert (progress.state.weights != 0).any()
+    figures = trained.summary["certified"]["epsilon_by_round"]
+    assert figures == [entry.epsilon for entry in progress.metrics]
+
+
+def test_up_again_says_the_same_without_running(trained):
+    again = apes("federation", "up", trained.layout.folder)
+    assert {**again, "seconds": 0} == {**trained.summary, "seconds": 0}
+
+
+def test_nothing_is_left_running(trained):
+    listing = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(trained.layout.folder) not in listing
+
+
+def test_init_refuses_a_folder_that_exists(trained):
+    done = subprocess.run(
+        [APES, "federation", "init", str(trained.layout.folder), "--devices", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "must not exist yet" in done.stderr
+    assert trained.layout.settings.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "devices or silos must be given"),
+        (["--devices", "3", "--silos", "2"], "devices or silos must be given"),
+        (["--devices", "3", "--users", "5"], "users must be left out"),
+        (["--silos", "6", "--users", "5"], "vaults must be in [1, 5]"),
+        (["--devices", "3", "--framework", "s-apes"], "framework must be one with a certificate"),
+        (["--devices", "3", "--levels", "continuous"], "levels must be in [2, 256]"),
+        (["--devices", "3", "--smallest-cohort", "4"], "smallest_cohort must be in [1, 3]"),
+    ],
+)
+def test_init_says_what_is_wrong_and_leaves_nothing(tmp_path, options, said):
+    done = subprocess.run(
+        [APES, "federation", "init", str(tmp_path / "f"), *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def held(memory, messages):
+    """Whether memory holds any of some pieces of 24 bytes out of the messages; by chance: never (2^-150)."""
+    places = np.linspace(100, len(messages[0]) - 124, 8).astype(int)
+    return any(message[place : place + 24] in memory for message in messages for place in places)
+
+
+class TestAnalyzerSees:
+    """The lines of the analyzer in docs/guarantees.md."""
+
+    def test_never_the_bytes_of_an_opened_report(self, trained):
+        if trained.memory is None:
+            pytest.skip("this system does not let us read the memory of our own processes")
+        # The search works: the sealed reports, which the analyzer does hold, are found.
+        relayed = [envelope.sealed for number in (1, 2) for envelope in sealed(trained, number)]
+        assert held(trained.memory, relayed)
+        assert not held(
+            trained.memory, [levels.tobytes() for number in (1, 2) for _, levels in opened(trained, number)]
+        )
+
+    def test_no_key_that_opens_or_signs(self, trained):
+        secrets = [trained.layout.shuffler / "shuffler.key"]
+        secrets += [trained.layout.device(number) / "keys.bin" for number in range(1, DEVICES + 1)]
+        for secret in secrets:
+            key = secret.read_bytes()
+            assert trained.memory is None or key not in trained.memory
+            for file in trained.layout.analyzer.rglob("*"):
+                assert not file.is_file() or key not in file.read_bytes()
+
+    def test_only_the_multiset_of_budgets_and_levels(self, trained):
+        """A release is what anybody could compute from the reports as a set: no order, no names."""
+        for number, release in enumerate(trained.releases, 1):
+            reports = opened(trained, number)
+            levels = np.stack([row for _, row in reports])
+            counts = np.stack([np.bincount(column, minlength=trained.terms.levels) for column in levels.T])
+            assert (release.batch.counts == counts).all()
+            assert release.batch.budgets.tolist() == sorted(budget for budget, _ in reports)
+
+
+class TestRelaySees:
+    """The lines of SuperLink, SuperNodes and network in docs/guarantees.md."""
+
+    def test_reports_of_one_size(self, trained):
+        sizes = {len(envelope.sealed) for number in (1, 2, 3) for envelope in sealed(trained, number)}
+        assert sizes == {8 + trained.terms.dimensions + 48}
+
+    def test_who_takes_part(self, trained):
+        """Senders are in the clear, by their keys: a relay knows who reported, and nothing of what."""
+        policy = read_settings(trained.layout.shuffler / "policy.json", Policy)
+        for number in (1, 2, 3):
+            envelopes = sealed(trained, number)
+            assert {envelope.sender.hex() for envelope in envelopes} == set(policy.senders)
+            assert all(each.is_signed(Ed25519PublicKey.from_public_bytes(each.sender)) for each in envelopes)
+
+    def test_nothing_of_the_vault_in_flowers_state(self, trained):
+        """Neither data nor keys nor levels are in anything that Flower wrote, on either side."""
+        keys = [(trained.layout.device(n) / "keys.bin").read_bytes() for n in range(1, DEVICES + 1)]
+        levels = [row.tobytes()[:24] for number in (1, 2, 3) for _, row in opened(trained, number)]
+        homes = [trained.layout.superlink, *(trained.layout.device(n) / "flwr" for n in range(1, DEVICES + 1))]
+        for file in (file for home in homes for file in home.rglob("*") if file.is_file()):
+            content = file.read_bytes()
+            assert not any(secret in content for secret in keys + levels), file
+
+    def test_the_courier_imports_nothing_but_flower(self):
+        import apes.federation
+
+        source = (Path(apes.federation.__file__).parent / "app" / "apes_app" / "courier.py").read_text()
+        imports = set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE))
+        assert imports <= {"flwr", "json", "socket", "struct", "time"}
+
+
+class TestShufflerSees:
+    """The lines of the shuffler in docs/guarantees.md."""
+
+    def test_neither_model_nor_data(self, trained):
+        """Nothing in its folder holds a user's image or the model."""
+        with np.load(trained.layout.analyzer / "run" / "model.npz") as stored:
+            model = stored["weights"].astype(np.float32).tobytes()[4000:4064]
+        images = []
+        for number in range(1, DEVICES + 1):
+            with np.load(trained.layout.device(number) / "data.npz") as data:
+                images.append(data["features"][0].tobytes()[1000:1200])
+        for file in trained.layout.shuffler.rglob("*"):
+            content = file.read_bytes() if file.is_file() else b""
+            assert model not in content
+            assert not any(image in content for image in images if any(image))
+
+    def test_its_log_names_no_value(self, trained):
+        log = (trained.layout.logs / "shuffler.log").read_text()
+        policy = read_settings(trained.layout.shuffler / "policy.json", Policy)
+        assert not any(sender in log for sender in policy.senders)
+        assert not any(repr(budget) in log for budget, _ in opened(trained, 1))
+        events = [json.loads(line)["event"] for line in log.splitlines() if line.startswith("{")]
+        assert events.count("released") == ROUNDS
+
+
+class TestVaultKeeps:
+    """The lines of the vault in docs/guarantees.md."""
+
+    def test_its_files_to_its_owner(self, trained):
+        for number in range(1, DEVICES + 1):
+            folder = trained.layout.device(number)
+            for name in ("data.npz", "keys.bin", "node.key", "ledger.sqlite"):
+                assert (folder / name).stat().st_mode & 0o077 == 0, name
+
+    def test_a_ledger_of_what_was_spent(self, trained):
+        from apes.federation.vault_ledger import VaultLedger
+
+        for number in range(1, DEVICES + 1):
+            ledger = VaultLedger(trained.layout.device(number) / "ledger.sqlite", 1)
+            with np.load(trained.layout.device(number) / "data.npz") as data:
+                spent = trained.terms.dimensions * data["budgets"] * ROUNDS
+                assert ledger.spent().tolist() == spent.tolist() == data["allowances"].tolist()
+            ledger.close()
+
+    def test_whose_report_is_whose(self, trained):
+        """The model is made of what these vaults drew: their budgets are those of their own files."""
+        budgets = []
+        for number in range(1, DEVICES + 1):
+            with np.load(trained.layout.device(number) / "data.npz") as data:
+                budgets += data["budgets"].tolist()
+        assert sorted(budgets) == trained.releases[0].batch.budgets.tolist()
