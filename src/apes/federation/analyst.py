@@ -117,10 +117,7 @@ class Analyst:
         Raises:
             CohortTooSmall: If too few of its reports count; the round is still open.
         """
-        batch = self.batch
-        self._conclude(self._shuffler.close_round(self.settings.run, self.number, batch))
-        if not self.settings.keep_sealed:
-            batch.unlink(missing_ok=True)
+        self._conclude(self._shuffler.close_round(self.settings.run, self.number, self.batch))
 
     def finish(self) -> None:
         """Write the model and what it cost."""
@@ -148,10 +145,18 @@ class Analyst:
         if (release.run, release.round, release.plan, release.batch.counts.shape) != expected:
             raise ProtocolError(f"the shuffler's release is not that of round {self.number} under these terms")
         progress = self._analysis.conclude(self.progress, release.batch, self._began)
-        # Who took part has to be known again after a crash, to charge for it; so it is kept before the round counts.
-        self._keep_budgets(progress.events[-1].budgets_sha256, release.batch.budgets)
-        self._folder.save(progress)
+        batch = self.batch
+        try:
+            # Who took part has to be known again after a crash, to charge for it; so it is kept before the round counts.
+            self._keep_budgets(progress.events[-1].budgets_sha256, release.batch.budgets)
+            self._folder.save(progress)
+        except OSError as error:
+            raise DataError(
+                f"{self.folder} cannot be written, so round {self.number} does not count yet: {error}"
+            ) from None
         self.progress, self._budgets = progress, release.batch.budgets
+        if not self.settings.keep_sealed:
+            batch.unlink(missing_ok=True)
 
     def _resume(self) -> Progress:
         progress = self._folder.load()

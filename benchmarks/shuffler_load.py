@@ -1,0 +1,141 @@
+"""``python -m benchmarks.shuffler_load``: the shuffler as a process, under the load of a large round.
+
+It takes 10,000 sealed reports of 7,850 coordinates over TLS, alone and two rounds at once; that is compared with
+the bare cryptography (verify and open every report, count nothing) in one loop of this process.
+Options: --json prints one JSON object on stdout; --users N.
+"""
+
+import json
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from apes.envelope import Binding, envelope_size, parse, seal
+from apes.errors import ProtocolError
+from apes.federation.keys import Authority, write_secret
+from apes.federation.layout import HOST, free_ports
+from apes.federation.processes import environment
+from apes.federation.shuffler_client import ShufflerClient
+from apes.files import write_bytes
+from apes.frames import FrameReader, framed
+from apes.settings import write_settings
+from apes.shuffler.policy import Policy
+from apes.shuffler.server import ShufflerSettings
+
+_DIMENSIONS, _LEVELS = 7_850, 256
+_RUNS = tuple(f"{number:032x}" for number in (1, 2, 3))
+_PLAN = "ab" * 32
+
+
+def main() -> None:
+    """Measure and print."""
+    users = int(sys.argv[sys.argv.index("--users") + 1]) if "--users" in sys.argv else 10_000
+    with tempfile.TemporaryDirectory() as name:
+        figures = measure(Path(name), users)
+    print(
+        json.dumps(figures) if "--json" in sys.argv else "\n".join(f"{key}: {value}" for key, value in figures.items())
+    )
+
+
+def measure(folder: Path, users: int) -> dict[str, Any]:
+    """Set a shuffler up, load it, and return the figures."""
+    opener, keys = X25519PrivateKey.generate(), [Ed25519PrivateKey.generate() for _ in range(users)]
+    batches = {run: _make_batch(folder / run, run, keys, opener) for run in _RUNS}
+    bare = _bare_cryptography(batches[_RUNS[0]], keys, opener)
+    port = free_ports(1)[0]
+    token = _set_up(folder, port, keys, opener)
+    process = subprocess.Popen(["apes", "shuffler", str(folder / "shuffler.json")], env=environment())
+    try:
+        client = ShufflerClient(f"https://{HOST}:{port}", token, folder / "authority.pem")
+        client.release(_RUNS[0], 1)
+        idle = _peak_mb(process.pid)
+        one = _seconds(lambda: _close(client, _RUNS[0], batches[_RUNS[0]], users))
+        after_one = _peak_mb(process.pid)
+        with ThreadPoolExecutor(2) as pool:
+            both = _seconds(lambda: list(pool.map(lambda run: _close(client, run, batches[run], users), _RUNS[1:])))
+        peak = _peak_mb(process.pid)
+        again = _seconds(lambda: _close(client, _RUNS[0], batches[_RUNS[0]], users))
+    finally:
+        process.terminate()
+        process.wait()
+    return {
+        "users": users,
+        "dimensions": _DIMENSIONS,
+        "batch_mb": round(batches[_RUNS[0]].stat().st_size / 1e6, 1),
+        "seconds_one_round": round(one, 2),
+        "seconds_bare_cryptography": round(bare, 2),
+        "ratio": round(one / bare, 2),
+        "seconds_two_rounds_at_once": round(both, 2),
+        "seconds_asked_again": round(again, 2),
+        "peak_mb_idle": round(idle),
+        "peak_mb_one_round": round(after_one),
+        "peak_mb_two_rounds": round(peak),
+    }
+
+
+def _make_batch(path: Path, run: str, keys: list[Ed25519PrivateKey], opener: X25519PrivateKey) -> Path:
+    binding, rng = Binding(bytes.fromhex(run), 1, bytes.fromhex(_PLAN)), np.random.default_rng(1)
+    with path.open("wb") as file:
+        for key in keys:
+            levels = rng.integers(0, _LEVELS, _DIMENSIONS, dtype=np.uint8)
+            file.writelines(framed([seal(levels, 0.5, binding, key, opener.public_key())]))
+    return path
+
+
+def _bare_cryptography(batch: Path, keys: list[Ed25519PrivateKey], opener: X25519PrivateKey) -> float:
+    frames = list(FrameReader(envelope_size(_DIMENSIONS)).feed(batch.read_bytes()))
+    public = [key.public_key() for key in keys]
+
+    def work() -> None:
+        for key, frame in zip(public, frames, strict=True):
+            envelope = parse(frame, _DIMENSIONS)
+            if not envelope.is_signed(key):
+                raise ProtocolError("a report of ours is not signed")
+            envelope.open(opener)
+
+    return _seconds(work)
+
+
+def _set_up(folder: Path, port: int, keys: list[Ed25519PrivateKey], opener: X25519PrivateKey) -> str:
+    authority, token = Authority(), secrets.token_urlsafe(32)
+    certificate, private = authority.issue(HOST)
+    write_bytes(folder / "authority.pem", authority.certificate())
+    write_bytes(folder / "tls.pem", certificate)
+    write_secret(folder / "tls.key", private)
+    write_secret(folder / "shuffler.key", opener.private_bytes_raw())
+    write_secret(folder / "token", token.encode())
+    senders = tuple(key.public_key().public_bytes_raw().hex() for key in keys)
+    write_settings(folder / "policy.json", Policy(_PLAN, _RUNS, 1, _DIMENSIONS, _LEVELS, 0.05, 1.0, len(keys), senders))
+    write_settings(folder / "shuffler.json", ShufflerSettings(HOST, port))
+    return token
+
+
+def _close(client: ShufflerClient, run: str, batch: Path, users: int) -> None:
+    release = client.close_round(run, 1, batch)
+    if release.batch.budgets.size != users or release.refused:
+        raise ProtocolError(f"the shuffler counted {release.batch.budgets.size} of {users}: {release.refused}")
+
+
+def _seconds(work: Any) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _peak_mb(pid: int) -> float:
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(found.group(1)) / 1024 if found else float("nan")
+
+
+if __name__ == "__main__":
+    main()
