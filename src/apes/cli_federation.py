@@ -1,6 +1,7 @@
 """Commands of the three parties: vault, shuffler, and a trial federation on one machine."""
 
 import json
+import secrets
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -79,6 +80,75 @@ def init_command(
     )
 
 
+@federation_app.command("invite")
+@says_what_went_wrong
+@with_plan_options
+def invite_command(
+    choices: dict[str, Any],
+    folder: Folder,
+    shuffler: Annotated[str, typer.Option(help="HOST:PORT of the shuffler.")],
+    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
+    nodes: Annotated[int, typer.Option(help="SuperNodes to wait for before the first round.")],
+    smallest_cohort: Annotated[int, typer.Option(help="Fewest reports that the shuffler releases.")],
+    smallest_budget: Annotated[float, typer.Option(help="Smallest local budget taken.")],
+    largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the files of the public test set.")] = None,
+    round_seconds: Annotated[float, typer.Option(help="How long a round waits for reports.")] = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Make the folders of shuffler, SuperLink and analyzer, and an invitation, for a federation on several hosts."""
+    from apes.analysis import TestSet
+    from apes.envelope import RUN_BYTES
+    from apes.federation.parties import Range, Servers, invite, new_folder
+    from apes.federation.terms import Terms
+
+    plan = make_plan(choices, None)
+    with display.steps("making the digits", "images") as progress:
+        dataset = load(plan.data, data_dir=data_dir, normalise=plan.normalise, progress=progress)
+    servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
+    admits, run = Range(smallest_budget, largest_budget, smallest_cohort), secrets.token_hex(RUN_BYTES)
+    terms = Terms(plan, dataset.train_images.shape[1], dataset.classes)
+    with new_folder(folder) as part:
+        invite(part, terms, run, TestSet(dataset.test_images, dataset.test_labels), servers, admits)
+    invitation = folder / "invitation"
+    typer.echo(json.dumps({"folder": str(folder), "run": run}) if as_json else f"hand out {invitation}")
+
+
+@federation_app.command("join")
+@says_what_went_wrong
+def join_command(
+    folder: Folder,
+    invitation: Annotated[Path, typer.Option(help="Folder with the invitation.")],
+    data: Annotated[Path, typer.Option(help="NumPy archive: features, labels, offsets, budgets[, allowances].")],
+    node_port: Annotated[int, typer.Option(help="Local port for the SuperNode.")] = 9094,
+    as_json: Json = False,
+) -> None:
+    """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
+    from apes.federation.parties import CARD, join, new_folder, read_arrays
+
+    arrays = read_arrays(data)
+    with new_folder(folder) as part:
+        card = join(part, invitation, arrays, node_port)
+    text = f"{len(card.senders)} users; hand over {folder / CARD}"
+    typer.echo(json.dumps({"folder": str(folder), **asdict(card)}) if as_json else text)
+
+
+@federation_app.command("admit")
+@says_what_went_wrong
+def admit_command(
+    folder: Folder,
+    cards: Annotated[list[Path], typer.Argument(help="The cards of all who take part.")],
+    as_json: Json = False,
+) -> None:
+    """Write the shuffler's policy: exactly these cards' users may report."""
+    from apes.federation.parties import Card, admit
+    from apes.settings import read_settings
+
+    policy = admit(folder, [read_settings(card, Card) for card in cards])
+    said = {"plan": policy.plan, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
+    typer.echo(json.dumps(said) if as_json else f"{said['users']} users admitted to {folder}")
+
+
 @federation_app.command("up")
 @says_what_went_wrong
 def up_command(folder: Folder, as_json: Json = False) -> None:
@@ -120,3 +190,10 @@ def down_command(folder: Folder, as_json: Json = False) -> None:
     typer.echo(
         json.dumps({"stopped": stopped}) if as_json else f"stopped: {', '.join(stopped) or 'nothing was running'}"
     )
+
+
+def _address(name: str, value: str) -> tuple[str, int]:
+    host, separator, port = value.rpartition(":")
+    if not separator or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise ParameterError(f"{name} must be HOST:PORT with a port in [1, 65535], got {value!r}")
+    return host, int(port)

@@ -37,6 +37,7 @@ def open_database(path: Path, tables: str) -> sqlite3.Connection:
         lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise DataError(f"{path} cannot be opened: {error}") from None
+    database = None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -48,6 +49,8 @@ def open_database(path: Path, tables: str) -> sqlite3.Connection:
         os.close(lock)
         raise DataError(f"{path} is in use by another process; stop it first") from None
     except (OSError, sqlite3.Error) as error:
+        if database is not None:
+            database.close()
         os.close(lock)
         raise DataError(f"{path} cannot be used: {error}") from None
     database.lock_file = lock

@@ -1,11 +1,36 @@
 """Structured logs: one line of JSON an event on the standard error, with counts and names of runs, never values."""
 
+import contextlib
 import json
+import logging
 import sys
 import time
+import traceback
 
 
 def log(event: str, **facts: object) -> None:
-    """Write an event with its facts."""
+    """Write an event with its facts; a line that cannot be written (the disk is full, say) is lost."""
     line = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event, **facts}
-    print(json.dumps(line), file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):
+        print(json.dumps(line), file=sys.stderr, flush=True)
+
+
+def take_over_logging() -> None:
+    """Have the warnings of libraries written as lines of ours."""
+    logging.basicConfig(handlers=[_Lines()], level=logging.WARNING, force=True)
+
+
+class _Lines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        # The message without its arguments, and of an exception its kind and place without its words: either may hold
+        # what somebody sent.
+        facts = {"logger": record.name, "level": record.levelname.lower(), "message": str(record.msg).strip()}
+        if record.exc_info is not None and record.exc_info[0] is not None:
+            facts["kind"] = record.exc_info[0].__name__
+            facts["place"] = "".join(f"{frame.filename}:{frame.lineno} " for frame in _frames(record)).strip()
+        log("library", **facts)
+
+
+def _frames(record: logging.LogRecord) -> list[traceback.FrameSummary]:
+    """Where an exception was raised, innermost last; the outer frames are the server's."""
+    return list(traceback.extract_tb(record.exc_info[2]))[-3:] if record.exc_info else []

@@ -59,6 +59,17 @@ def finite(name: str, values: NDArray[Any]) -> None:
         raise ParameterError(f"{name}{list(where)} must be finite, got {float(values[where])!r}")
 
 
+def hex_names(name: str, values: tuple[str, ...], size: int) -> None:
+    """Check that every value is ``size`` bytes in lower-case hexadecimal, and none comes twice."""
+    if not isinstance(values, tuple) or not values:
+        raise ParameterError(f"{name} must be a list with at least one entry, got {values!r}")
+    for value in values:
+        if not isinstance(value, str) or len(value) != 2 * size or not set(value) <= set("0123456789abcdef"):
+            raise ParameterError(f"{name} must be {2 * size} hexadecimal digits in lower case, got {value!r}")
+    if len(set(values)) < len(values):
+        raise ParameterError(f"{name} must differ, got {max(values, key=values.count)!r} more than once")
+
+
 def _number(name: str, value: float) -> float:
     if isinstance(value, bool | str):
         raise ParameterError(f"{name} must be a number, got {value!r}")

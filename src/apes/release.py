@@ -42,7 +42,8 @@ class Release:
             "plan": self.plan,
             "users": users,
             "shape": list(counts.shape),
-            "refused": self.refused,
+            # In order of their names: the order in which they came must not show.
+            "refused": dict(sorted(self.refused.items())),
         }
         text = json.dumps(header).encode()
         return b"".join(
@@ -69,7 +70,15 @@ class Release:
             whole = start + counts.nbytes + budgets.nbytes == len(data)
             name = (header["run"], header["round"], header["plan"])
             refused = {str(reason): int(count) for reason, count in header["refused"].items()}
-        except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            struct.error,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise ProtocolError(f"the shuffler's answer is not a release: {error}") from None
         batch = CountedBatch(counts.astype(np.int64), budgets.astype(np.float64))
         if not whole or users < 1 or (batch.counts.sum(axis=1) != users).any():

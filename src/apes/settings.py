@@ -22,7 +22,7 @@ def read_settings(path: Path, kind: type[T]) -> T:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"there is no {path}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
     return from_plain(values, kind, str(path))
 
@@ -37,6 +37,9 @@ def from_plain(values: Any, kind: type[T], where: str) -> T:
         raise DataError(f"{where}: unknown field {name!r}; known are {', '.join(known)}")
     for name in sorted(needed - values.keys()):
         raise DataError(f"{where}: field {name!r} is missing")
+    for name, value in values.items():
+        if known[name].type is str and not isinstance(value, str):
+            raise DataError(f"{where}: field {name!r} must be a text, got {value!r}")
     try:
         return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
     except (ParameterError, TypeError, ValueError) as error:

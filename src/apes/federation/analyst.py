@@ -147,7 +147,7 @@ class Analyst:
         progress = self._analysis.conclude(self.progress, release.batch, self._began)
         batch = self.batch
         try:
-            # Who took part has to be known again after a crash, to charge for it; so it is kept before the round counts.
+            # Who took part must be known again after a crash, to charge for it; so it is kept before the round counts.
             self._keep_budgets(progress.events[-1].budgets_sha256, release.batch.budgets)
             self._folder.save(progress)
         except OSError as error:

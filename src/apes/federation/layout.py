@@ -42,6 +42,7 @@ class Layout:
         self.shuffler = self.folder / "shuffler"
         self.analyzer = self.folder / "analyzer"
         self.superlink = self.folder / "superlink"
+        self.invitation = self.folder / "invitation"
         self.logs = self.folder / "logs"
         self.processes = self.folder / "processes.json"
 

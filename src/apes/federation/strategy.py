@@ -76,6 +76,10 @@ class ShuffledMean(Strategy):
             failed = 0 if self._analyst.number > number else failed + 1
             if failed == _MOST_FAILED_ATTEMPTS:
                 raise ProtocolError(f"round {number} found too few reports {failed} times; see the shuffler's log")
+            if failed > 0:
+                # Whoever was merely slow is waited for again, and whoever left may come back.
+                self._silent.clear()
+                _wait_for_nodes(grid, self._analyst.settings.nodes)
             arrays = self.arrays()
         result = Result()
         result.arrays = arrays

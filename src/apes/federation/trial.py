@@ -8,7 +8,6 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 
 from apes.analysis import RoundMetrics
@@ -72,9 +71,8 @@ class Trial:
         marker = self.layout.superlink / "registered"
         if marker.exists():
             return
-        for number in self._numbers:
-            key = self.layout.device(number) / "node.pub"
-            answer = self.flwr("supernode", "register", str(key), _CONNECTION, "--name", f"node-{number:04d}")
+        for key in sorted((self.layout.superlink / "nodes").glob("*.pub")):
+            answer = self.flwr("supernode", "register", str(key), _CONNECTION, "--name", key.stem)
             # A key that an interrupted start registered before is as good.
             if not answer.get("success") and "already in use" not in json.dumps(answer):
                 raise FederationError(f"the SuperLink does not register {key}: {answer}")
@@ -82,10 +80,9 @@ class Trial:
 
     def submit(self) -> str:
         """Start the analyzer and the couriers on Flower; return Flower's number of the run."""
-        app = str(files("apes.federation") / "app")
         settings = json.dumps(str(self.layout.analyzer / "analyzer.json"))
         (self.layout.analyzer / "run" / "analyzer.pid").unlink(missing_ok=True)
-        answer = self.flwr("run", app, _CONNECTION, "-c", f"settings={settings}")
+        answer = self.flwr("run", str(self.layout.analyzer / "app"), _CONNECTION, "-c", f"settings={settings}")
         if not answer.get("success"):
             raise FederationError(f"Flower does not start the run: {answer}")
         return str(answer["run-id"])

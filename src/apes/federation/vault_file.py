@@ -8,11 +8,13 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
+from apes.envelope import RUN_BYTES
 from apes.errors import DataError, ParameterError
 from apes.federation.local_socket import VaultSocket
 from apes.federation.terms import Terms
 from apes.federation.vault import Holdings, Vault
 from apes.federation.vault_ledger import VaultLedger
+from apes.parameters import hex_names
 from apes.population import InMemoryPopulation
 from apes.settings import read_settings
 
@@ -43,6 +45,12 @@ class VaultSettings:
     socket: str = "vault.sock"
     socket_mode: str = "600"
 
+    def __post_init__(self) -> None:
+        hex_names("runs", self.runs, RUN_BYTES)
+        hex_names("shuffler_key", (self.shuffler_key,), KEY_BYTES)
+        if len(self.socket_mode) != 3 or not set(self.socket_mode) <= set("01234567"):
+            raise ParameterError(f"socket_mode must be three octal digits, got {self.socket_mode!r}")
+
 
 def open_vault(file: Path) -> VaultSocket:
     """Open the vault that a settings file describes, ready to serve.
@@ -53,20 +61,16 @@ def open_vault(file: Path) -> VaultSocket:
     settings, folder = read_settings(file, VaultSettings), file.parent
     terms = Terms.read(folder / settings.terms)
     holdings = read_holdings(folder / settings.data, folder / settings.keys, terms)
-    try:
-        shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
-        mode = int(settings.socket_mode, 8)
-    except ValueError as error:
-        raise DataError(f"{file}: {error}") from None
+    shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
     ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size)
     vault = Vault(terms, settings.runs, holdings, shuffler, ledger)
-    return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, mode)
+    return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
 
 
 def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
     """Read what a vault guards, checked against the terms."""
     try:
-        with np.load(data, allow_pickle=False) as stored:
+        with data.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in ("features", "labels", "offsets", "budgets", "allowances")}
         secrets = keys.read_bytes()
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:

@@ -53,7 +53,7 @@ class Desk:
             Refused: If there is none.
         """
         self._check(run, number)
-        closed = await asyncio.to_thread(self._ledger.find, run, number)
+        closed = await self._find(run, number)
         if closed is None:
             raise Refused(404, "open", f"round {number} is still open: send its reports first")
         return closed.release
@@ -69,7 +69,7 @@ class Desk:
         """
         self._check(run, number)
         async with self._locks[run, number]:
-            closed = await asyncio.to_thread(self._ledger.find, run, number)
+            closed = await self._find(run, number)
             if closed is not None:
                 return await self._again(closed, number, stream)
             return await self._first(run, number, stream)
@@ -78,6 +78,13 @@ class Desk:
         """Note that a request was refused."""
         self.metrics.add("apes_requests_refused_total", reason=refused.reason)
         log("refused", reason=refused.reason, **refused.details)
+
+    async def _find(self, run: str, number: int) -> Closed | None:
+        try:
+            return await asyncio.to_thread(self._ledger.find, run, number)
+        except sqlite3.Error as error:
+            log("ledger-failed", run=run, round=number, error=str(error))
+            raise Refused(503, "ledger", "the ledger cannot be read") from None
 
     async def _first(self, run: str, number: int, stream: AsyncIterable[bytes]) -> bytes:
         began = time.perf_counter()

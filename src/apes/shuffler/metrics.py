@@ -36,5 +36,5 @@ class Metrics:
             found = {reason: value for (other, reason), value in values.items() if other == name}
             for reason, value in sorted((found or {"": 0}).items()):
                 label = f'{{reason="{reason}"}}' if reason else ""
-                lines.append(f"{name}{label} {value:g}")
+                lines.append(f"{name}{label} {value!r}")
         return "\n".join(lines) + "\n"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from apes.envelope import PLAN_BYTES, RUN_BYTES, SENDER_BYTES
 from apes.errors import ParameterError
-from apes.parameters import positive, whole
+from apes.parameters import hex_names, positive, whole
 from apes.thresholds import MAX_LEVELS
 
 
@@ -36,8 +36,8 @@ class Policy:
     senders: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        _names("plan", (self.plan,), PLAN_BYTES)
-        _names("runs", self.runs, RUN_BYTES)
+        hex_names("plan", (self.plan,), PLAN_BYTES)
+        hex_names("runs", self.runs, RUN_BYTES)
         whole("rounds", self.rounds, 1, 2**32 - 1)
         whole("dimensions", self.dimensions, 1, 2**31)
         whole("levels", self.levels, 2, MAX_LEVELS)
@@ -45,16 +45,5 @@ class Policy:
             raise ParameterError(
                 f"largest_budget must be at least smallest_budget {self.smallest_budget!r}, got {self.largest_budget!r}"
             )
-        _names("senders", self.senders, SENDER_BYTES)
+        hex_names("senders", self.senders, SENDER_BYTES)
         whole("smallest_cohort", self.smallest_cohort, 1, len(self.senders))
-
-
-def _names(name: str, values: tuple[str, ...], size: int) -> None:
-    """Check that every value is ``size`` bytes in lower-case hexadecimal, and none comes twice."""
-    if not isinstance(values, tuple) or not values:
-        raise ParameterError(f"{name} must be a list with at least one entry, got {values!r}")
-    for value in values:
-        if not isinstance(value, str) or len(value) != 2 * size or not set(value) <= set("0123456789abcdef"):
-            raise ParameterError(f"{name} must be {2 * size} hexadecimal digits in lower case, got {value!r}")
-    if len(set(values)) < len(values):
-        raise ParameterError(f"{name} must differ, got {max(values, key=values.count)!r} more than once")

@@ -7,7 +7,7 @@ import uvicorn
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from apes.errors import DataError
-from apes.json_logs import log
+from apes.json_logs import log, take_over_logging
 from apes.parameters import whole
 from apes.settings import read_settings
 from apes.shuffler.desk import Desk
@@ -60,6 +60,7 @@ def run_shuffler(file: Path) -> None:
     if not token:
         raise DataError(f"{folder / settings.token} is empty; it must hold the analyzer's token")
     ledger = ShufflerLedger(folder / settings.ledger)
+    take_over_logging()
     log("serving", host=settings.host, port=settings.port, senders=len(policy.senders))
     uvicorn.run(
         create_app(Desk(policy, key, ledger), token),
@@ -67,6 +68,7 @@ def run_shuffler(file: Path) -> None:
         port=settings.port,
         ssl_certfile=str(folder / settings.certificate),
         ssl_keyfile=str(folder / settings.certificate_key),
+        log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -4,6 +4,7 @@ import hmac
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.requests import ClientDisconnect
 
 from apes.shuffler.desk import Desk, Refused
 
@@ -31,6 +32,10 @@ def create_app(desk: Desk, token: str) -> FastAPI:
         desk.count_refusal(refused)
         body = {"refused": refused.reason, "message": str(refused), **refused.details}
         return JSONResponse(body, status_code=refused.status)
+
+    @app.exception_handler(ClientDisconnect)
+    async def cut_short(request: Request, error: ClientDisconnect) -> JSONResponse:
+        return await refused(request, Refused(400, "cut-short", "the caller hung up in the middle of a batch"))
 
     @app.get("/health")
     async def health() -> dict[str, str]:

@@ -1,0 +1,235 @@
+"""How a federation comes about: somebody invites, users join with keys and data of their own, and are admitted.
+
+The shuffler's operator invites, since the shuffler's key is the secret that everybody relies on; the folders of
+SuperLink and analyzer hold nothing but a TLS key and a token, and go to whoever runs those.
+"""
+
+import io
+import secrets
+import shutil
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
+
+from apes.analysis import TestSet
+from apes.errors import DataError, ParameterError
+from apes.federation.analyst import AnalyzerSettings
+from apes.federation.keys import Authority, node_key, write_secret
+from apes.federation.layout import Layout
+from apes.federation.scripts import analyzer_script, register_script, superlink_script, supernode_script, write_script
+from apes.federation.terms import Terms
+from apes.federation.vault_file import VaultSettings, read_holdings
+from apes.files import write_bytes
+from apes.settings import read_settings, write_settings
+from apes.shuffler.policy import Policy
+from apes.shuffler.server import ShufflerSettings
+
+CARD = "card.json"
+# What Flower ships to the nodes.
+_APP = Path(__file__).parent / "app"
+_INVITATION = "invitation.json"
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What a user needs to know to join; public.
+
+    Attributes:
+        run: The run, in hexadecimal.
+        shuffler_key: X25519 public key that reports are sealed to, in hexadecimal.
+        superlink: Host and port of the SuperLink.
+        smallest_budget: Smallest local budget that the shuffler takes.
+        largest_budget: Largest local budget that the shuffler takes.
+        smallest_cohort: Fewest reports that the shuffler releases.
+    """
+
+    run: str
+    shuffler_key: str
+    superlink: str
+    smallest_budget: float
+    largest_budget: float
+    smallest_cohort: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a device or silo shows to be admitted; public.
+
+    Attributes:
+        senders: Signing keys of its users, in hexadecimal.
+        node: Key of its SuperNode, one line of OpenSSH's format.
+    """
+
+    senders: tuple[str, ...]
+    node: str
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where shuffler and SuperLink are, and how the analyzer behaves.
+
+    Attributes:
+        shuffler: Host and port.
+        superlink: Host and port.
+        nodes: SuperNodes to wait for before the first round.
+        round_seconds: How long a round waits for reports.
+        keep_sealed: Whether the analyzer keeps the sealed reports.
+    """
+
+    shuffler: tuple[str, int]
+    superlink: tuple[str, int]
+    nodes: int
+    round_seconds: float = 600.0
+    keep_sealed: bool = False
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which reports the shuffler's policy lets through: budgets, and the size of a cohort."""
+
+    smallest_budget: float
+    largest_budget: float
+    smallest_cohort: int
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Fill a folder that appears whole when the block ends well, and not at all otherwise."""
+    if folder.exists():
+        raise ParameterError(f"folder must not exist yet, got {str(folder)!r}")
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        yield part
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def invite(folder: Path, terms: Terms, run: str, test: TestSet, servers: Servers, admits: Range) -> Path:
+    """Make the folders of shuffler, SuperLink and analyzer, and the invitation; return the invitation's folder."""
+    layout = Layout(folder)
+    authority, opener, token = Authority(), X25519PrivateKey.generate(), secrets.token_urlsafe(32).encode()
+    for owner, (host, _) in ((layout.shuffler, servers.shuffler), (layout.superlink, servers.superlink)):
+        certificate, key = authority.issue(host)
+        write_bytes(owner / "tls.pem", certificate)
+        write_secret(owner / "tls.key", key)
+    for trusting in (layout.analyzer, layout.superlink, layout.invitation):
+        write_bytes(trusting / "authority.pem", authority.certificate())
+    write_secret(layout.shuffler / "shuffler.key", opener.private_bytes_raw())
+    write_settings(layout.shuffler / "shuffler.json", ShufflerSettings(*servers.shuffler))
+    write_script(layout.shuffler / "start.sh", "exec apes shuffler shuffler.json")
+    write_script(layout.superlink / "start.sh", superlink_script(*servers.superlink))
+    write_script(layout.superlink / "register.sh", register_script(*servers.superlink))
+    write_script(layout.analyzer / "start.sh", analyzer_script(*servers.superlink))
+    shutil.copytree(_APP, layout.analyzer / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    for owner in (layout.shuffler, layout.analyzer):
+        write_secret(owner / "token", token)
+    url = f"https://{servers.shuffler[0]}:{servers.shuffler[1]}"
+    settings = AnalyzerSettings(run, url, servers.nodes, servers.round_seconds, keep_sealed=servers.keep_sealed)
+    write_settings(layout.analyzer / "analyzer.json", settings)
+    write_bytes(layout.analyzer / "test.npz", _archive({"images": test.images, "labels": test.labels}))
+    for reader in (layout.analyzer, layout.invitation):
+        terms.write(reader / "terms.json")
+    invitation = Invitation(
+        run,
+        opener.public_key().public_bytes_raw().hex(),
+        f"{servers.superlink[0]}:{servers.superlink[1]}",
+        admits.smallest_budget,
+        admits.largest_budget,
+        admits.smallest_cohort,
+    )
+    write_settings(layout.invitation / _INVITATION, invitation)
+    return layout.invitation
+
+
+def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], node_port: int) -> Card:
+    """Make the folder of a device or silo, with keys that nobody else has; return its card, which is also kept there.
+
+    Args:
+        folder: The new folder's place.
+        invitation_folder: The invitation.
+        arrays: ``features``, ``labels``, ``offsets``, ``budgets`` and perhaps ``allowances`` of its users; by default
+            everybody allows one whole run and no more.
+        node_port: Local port for the SuperNode.
+    """
+    invitation = read_settings(invitation_folder / _INVITATION, Invitation)
+    terms = Terms.read(invitation_folder / "terms.json")
+    budgets = np.asarray(arrays["budgets"], dtype=np.float64)
+    if not ((budgets >= invitation.smallest_budget) & (budgets <= invitation.largest_budget)).all():
+        low, high = invitation.smallest_budget, invitation.largest_budget
+        raise DataError(f"budgets must be in [{low:g}, {high:g}], which is what the shuffler takes")
+    keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
+    allowances = {"allowances": terms.dimensions * budgets * terms.plan.rounds}
+    write_secret(folder / "data.npz", _archive({**allowances, **arrays}))
+    write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
+    # What the vault will read has to be right now, while somebody is looking.
+    read_holdings(folder / "data.npz", folder / "keys.bin", terms)
+    terms.write(folder / "terms.json")
+    write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
+    write_settings(folder / "vault.json", VaultSettings((invitation.run,), invitation.shuffler_key))
+    private, public = node_key()
+    write_secret(folder / "node.key", private)
+    write_script(folder / "start-vault.sh", "exec apes vault vault.json")
+    write_script(folder / "start-supernode.sh", supernode_script(invitation.superlink, node_port))
+    card = Card(tuple(key.public_key().public_bytes_raw().hex() for key in keys), public.decode())
+    write_settings(folder / CARD, card)
+    return card
+
+
+def admit(folder: Path, cards: Iterable[Card]) -> Policy:
+    """Write the shuffler's policy, which admits exactly these cards' users, and their SuperNodes' keys.
+
+    Raises:
+        ParameterError: If a key comes twice, or there are fewer users than the smallest cohort.
+    """
+    layout = Layout(folder)
+    invitation = read_settings(layout.invitation / _INVITATION, Invitation)
+    terms = Terms.read(layout.invitation / "terms.json")
+    cards = list(cards)
+    policy = Policy(
+        plan=terms.fingerprint,
+        runs=(invitation.run,),
+        rounds=terms.plan.rounds,
+        dimensions=terms.dimensions,
+        levels=terms.levels,
+        smallest_budget=invitation.smallest_budget,
+        largest_budget=invitation.largest_budget,
+        smallest_cohort=invitation.smallest_cohort,
+        senders=tuple(sender for card in cards for sender in card.senders),
+    )
+    nodes = layout.superlink / "nodes"
+    shutil.rmtree(nodes, ignore_errors=True)
+    for number, card in enumerate(cards, 1):
+        write_bytes(nodes / f"node-{number:04d}.pub", card.node.encode())
+    write_settings(layout.shuffler / "policy.json", policy)
+    return policy
+
+
+def read_arrays(data: Path) -> dict[str, NDArray[Any]]:
+    """Read what a device or silo brings along, see `join`.
+
+    Raises:
+        DataError: If the file is not such an archive.
+    """
+    try:
+        with data.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in ("features", "labels", "offsets", "budgets")}
+            return arrays | ({"allowances": stored["allowances"]} if "allowances" in stored else {})
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"{data} cannot be read: {error}") from None
+
+
+def _archive(arrays: dict[str, NDArray[Any]]) -> bytes:
+    """Arrays as the bytes of a NumPy archive."""
+    archive = io.BytesIO()
+    np.savez(archive, **arrays)  # type: ignore[arg-type]  # its stub has no type for a dictionary of arrays
+    return archive.getvalue()

@@ -1,0 +1,265 @@
+"""Real `apes` processes for the tests: started, asked, killed, started again; and what honest users send."""
+
+import io
+import itertools
+import json
+import os
+import resource
+import socket
+import sqlite3
+import ssl
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from apes.envelope import envelope_size, parse
+from apes.federation.keys import Authority, write_secret
+from apes.federation.layout import HOST, free_ports
+from apes.federation.vault_file import VaultSettings
+from apes.files import write_bytes
+from apes.frames import FrameReader, framed
+from apes.settings import write_settings
+from apes.shuffler.server import ShufflerSettings
+
+APES = Path(sys.executable).with_name("apes")
+TOKEN = "a-token-of-the-tests"
+RUN, OTHER_RUN = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+# Eight users' levels and budgets; the budgets have digits that occur nowhere else.
+LEVELS = np.random.default_rng(11).integers(0, 16, (8, 15), dtype=np.uint8)
+BUDGETS = np.array([0.7318642, 0.0591837, 0.9946521, 0.3517264, 0.4628193, 0.8273916, 0.1938475, 0.6152738])
+_PATIENCE = 120.0
+
+
+def honest(small, users=range(8), **bound):
+    """Sealed reports of these users."""
+    return [small.report(user, LEVELS[user], BUDGETS[user], **bound) for user in users]
+
+
+def counts_of(levels):
+    """How often each of the 16 levels occurs in each coordinate, by NumPy alone."""
+    return np.stack([np.bincount(column, minlength=16) for column in np.asarray(levels).T])
+
+
+def is_of(release, users):
+    """Whether a release holds exactly the reports of these users."""
+    users = sorted(users)
+    return (release.batch.counts == counts_of(LEVELS[users])).all() and (
+        release.batch.budgets == np.sort(BUDGETS[users])
+    ).all()
+
+
+def resigned(unsigned, key):
+    """An envelope without its signature, signed by ``key``."""
+    return unsigned + key.sign(unsigned)
+
+
+def until(condition, process=None):
+    """Ask again and again until the condition holds."""
+    end = time.monotonic() + _PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came true"
+        assert process is None or process.poll() is None, "the process has ended"
+        time.sleep(0.002)
+    return found
+
+
+class Party:
+    """An `apes` process; it logs to a file in its folder."""
+
+    def __init__(self, command, settings):
+        self.folder, self.log = settings.parent, settings.parent / "log"
+        self._arguments = [APES, command, settings]
+        self._rounds = itertools.count(1)
+        self._process = None
+
+    def start(self):
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until(self.is_ready, self._process)
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+    def next_round(self):
+        """A round that no other test uses."""
+        return next(self._rounds)
+
+    def memory(self):
+        """Resident memory, in bytes."""
+        shown = subprocess.run(
+            ["ps", "-o", "rss=", "-p", str(self._process.pid)], capture_output=True, check=True, text=True
+        )
+        return 1024 * int(shown.stdout)
+
+    def let_write(self, allowed):
+        """Let the process write files, or have every write fail with EFBIG; works for root and for anybody else."""
+        _, hard = resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (hard if allowed else 0, hard))
+
+    def rows(self, query, *values):
+        """What the ledger holds, read beside the process."""
+        database = sqlite3.connect(f"file:{self.folder / 'ledger.sqlite'}?mode=ro", uri=True)
+        try:
+            return database.execute(query, values).fetchall()
+        finally:
+            database.close()
+
+    def events(self):
+        """What was logged; fails unless every line is a JSON object."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+class Shuffler(Party):
+    """A shuffler on a port of the loopback address."""
+
+    def __init__(self, folder, policy, key):
+        super().__init__("shuffler", folder / "shuffler.json")
+        authority, (self.port,) = Authority(), free_ports(1)
+        certificate, private = authority.issue(HOST)
+        write_bytes(folder / "tls.pem", certificate)
+        write_secret(folder / "tls.key", private)
+        write_secret(folder / "shuffler.key", key.private_bytes_raw())
+        write_secret(folder / "token", TOKEN.encode())
+        write_settings(folder / "policy.json", policy)
+        write_settings(folder / "shuffler.json", ShufflerSettings(HOST, self.port))
+        self.tls = ssl.create_default_context(cadata=authority.certificate().decode())
+        self.http = self.client()
+
+    def client(self):
+        return httpx.Client(
+            base_url=f"https://{HOST}:{self.port}",
+            verify=self.tls,
+            headers={"authorization": f"Bearer {TOKEN}"},
+            timeout=_PATIENCE,
+            trust_env=False,
+        )
+
+    def is_ready(self):
+        try:
+            return self.http.get("/health").json() == {"status": "ok"}
+        except httpx.TransportError:
+            return False
+
+    def get(self, number, run=RUN):
+        return self.http.get(path(number, run))
+
+    def post(self, number, reports, run=RUN):
+        return self.http.post(path(number, run), content=b"".join(framed(reports)))
+
+    def metrics(self):
+        lines = self.http.get("/metrics").text.splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+    def refused(self, what, reason):
+        """The counter of refused reports or requests."""
+        return self.metrics().get(f'apes_{what}_refused_total{{reason="{reason}"}}', 0)
+
+    def connect(self):
+        """A bare TLS connection."""
+        return self.tls.wrap_socket(socket.create_connection((HOST, self.port)), server_hostname=HOST)
+
+    def begin_upload(self, number, body):
+        """Send the head and a part of a batch; the rest is up to the caller."""
+        connection = self.connect()
+        connection.sendall(
+            f"POST {path(number)} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"Content-Length: {len(body) + 1000}\r\n\r\n".encode()
+            + body
+        )
+        return connection
+
+
+def path(number, run=RUN):
+    return f"/v1/runs/{run}/rounds/{number}"
+
+
+class VaultProcess(Party):
+    """A vault on a Unix socket."""
+
+    def __init__(self, folder, terms, keys, shuffler, *, allowance=np.inf, socket_mode="600"):
+        super().__init__("vault", folder / "vault.json")
+        self.terms, self.socket = terms, folder / "vault.sock"
+        arrays = {**population(), "budgets": BUDGETS, "allowances": np.full(8, allowance)}
+        archive = io.BytesIO()
+        np.savez(archive, **arrays)
+        write_secret(folder / "data.npz", archive.getvalue())
+        write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
+        terms.write(folder / "terms.json")
+        public = shuffler.public_key().public_bytes_raw().hex()
+        write_settings(folder / "vault.json", VaultSettings((RUN, OTHER_RUN), public, socket_mode=socket_mode))
+
+    def is_ready(self):
+        """Whether somebody listens; a connection that asks nothing is refused and forgotten."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(self.socket)) == 0
+
+    def request(self, number, weights=None, **changes):
+        """A request as bytes, honest but for the changes."""
+        header = {"version": 1, "run": RUN, "round": number, "plan": self.terms.fingerprint, **changes}
+        weights = bytes(4 * self.terms.dimensions) if weights is None else weights
+        return b"".join(framed([json.dumps(header).encode(), weights]))
+
+    def ask(self, request):
+        """The whole answer to these bytes."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.socket))
+            pieces = []
+            # A vault that has heard enough hangs up: the rest cannot be sent, and the answer ends with a reset.
+            try:
+                connection.sendall(request)
+                connection.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+            try:
+                while piece := connection.recv(1 << 20):
+                    pieces.append(piece)
+            except ConnectionResetError:
+                pass
+        return b"".join(pieces)
+
+    def sealed(self, number, **changes):
+        """The sealed reports of a round."""
+        answer = self.ask(self.request(number, **changes))
+        assert answer[:1] == b"\0", answer
+        return answer[1:]
+
+
+def population():
+    """Eight users with one to three examples of four features, in three classes."""
+    generator = np.random.default_rng(12)
+    offsets = np.concatenate([[0], np.cumsum(generator.integers(1, 4, 8))])
+    return {
+        "features": generator.random((offsets[-1], 4), dtype=np.float32),
+        "labels": generator.integers(0, 3, offsets[-1], dtype=np.uint8),
+        "offsets": offsets,
+    }
+
+
+def frames_of(answer, dimensions=15):
+    """The sealed reports in an answer of a vault."""
+    reader = FrameReader(envelope_size(dimensions))
+    frames = list(reader.feed(answer))
+    assert reader.is_complete
+    return frames
+
+
+def opened(answer, key, dimensions=15):
+    """Levels, budgets and senders in an answer of a vault."""
+    envelopes = [parse(frame, dimensions) for frame in frames_of(answer, dimensions)]
+    budgets, levels = zip(*(envelope.open(key) for envelope in envelopes), strict=True)
+    return np.stack(levels), np.array(budgets), [envelope.sender for envelope in envelopes]
+
+
+def broken_frame(length, body):
+    """A frame that says another length than it has."""
+    return struct.pack("<I", length) + body
+
+
+def is_root():
+    return os.geteuid() == 0

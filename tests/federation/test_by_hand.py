@@ -1,0 +1,138 @@
+"""A federation put together by hand, party by party, as on several hosts: invite, join, admit, start every script."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from apes.federation.layout import free_ports
+from apes.federation.processes import environment
+
+APES = str(Path(sys.executable).parent / "apes")
+
+
+def apes(*arguments):
+    done = subprocess.run([APES, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def write_data(path, seed, budgets, features=784):
+    rng = np.random.default_rng(seed)
+    users = len(budgets)
+    np.savez(
+        path,
+        features=rng.random((3 * users, features), dtype=np.float32),
+        labels=rng.integers(0, 10, 3 * users, dtype=np.uint8),
+        offsets=np.arange(0, 3 * users + 1, 3),
+        budgets=np.array(budgets),
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def invited(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("h")
+    ports = free_ports(4)
+    options = ["--users", 3, "--rounds", 1, "--nodes", 2, "--smallest-cohort", 3, "--levels", 16]
+    options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1"]
+    servers = ["--shuffler", f"127.0.0.1:{ports[0]}", "--superlink", f"127.0.0.1:{ports[1]}"]
+    code, output, errors = apes("federation", "invite", folder / "org", *options, *servers, "--json")
+    assert code == 0, errors
+    return folder, ports, json.loads(output)["run"]
+
+
+@contextlib.contextmanager
+def running(*scripts):
+    """Run start scripts until the block ends; SuperNodes sign off first."""
+    with contextlib.ExitStack() as stack:
+        for script in scripts:
+            log = stack.enter_context((script.parent / f"{script.stem}.log").open("wb"))
+            process = subprocess.Popen([script], stdout=log, stderr=log, env=environment(), start_new_session=True)
+            stack.callback(process.wait)
+            stack.callback(os.killpg, process.pid, signal.SIGTERM)
+        yield
+
+
+def wait_for(condition):
+    """Poll until the condition holds."""
+    end = time.monotonic() + 180
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_from_the_invitation_to_the_model(invited):
+    folder, ports, run = invited
+    org = folder / "org"
+    devices = []
+    for number, budgets in enumerate(([0.5], [1.0, 2.0]), 1):
+        data = write_data(folder / f"data{number}.npz", number, budgets)
+        device = folder / f"device{number}"
+        joined = apes(
+            *("federation", "join", device, "--invitation", org / "invitation", "--data", data),
+            *("--node-port", ports[1 + number]),
+        )
+        assert joined[0] == 0, joined[2]
+        devices.append(device)
+    assert apes("federation", "admit", org, *(device / "card.json" for device in devices))[0] == 0
+    nodes = [device / "start-supernode.sh" for device in devices]
+    with running(
+        org / "shuffler" / "start.sh", org / "superlink" / "start.sh", *(d / "start-vault.sh" for d in devices)
+    ):
+        wait_for(lambda: is_up(ports[1]))
+        subprocess.run([org / "superlink" / "register.sh"], env=environment(), capture_output=True, check=True)
+        with running(*nodes):
+            subprocess.run(
+                [org / "analyzer" / "start.sh"], env=environment(), timeout=180, capture_output=True, check=True
+            )
+            wait_for((org / "analyzer" / "run" / "summary.json").exists)
+    summary = json.loads((org / "analyzer" / "run" / "summary.json").read_text())
+    assert summary["run"] == run
+    assert summary["participants_by_round"] == [3]
+
+
+def is_up(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize(
+    ("budgets", "features", "said"),
+    [([3.0], 784, "budgets must be in [0.5, 2]"), ([0.4], 784, "budgets must be in"), ([1.0], 700, "784 features")],
+)
+def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path):
+    data = write_data(tmp_path / "data.npz", 1, budgets, features)
+    invitation = invited[0] / "org" / "invitation"
+    code, _, errors = apes("federation", "join", tmp_path / "d", "--invitation", invitation, "--data", data)
+    assert code == 2
+    assert said in errors
+    assert not (tmp_path / "d").exists()
+
+
+def test_too_few_cards_are_not_admitted(invited, tmp_path):
+    folder = invited[0]
+    data = write_data(tmp_path / "data.npz", 1, [1.0])
+    assert (
+        apes("federation", "join", tmp_path / "d", "--invitation", folder / "org" / "invitation", "--data", data)[0]
+        == 0
+    )
+    code, _, errors = apes("federation", "admit", folder / "org", tmp_path / "d" / "card.json")
+    assert code == 2
+    assert "smallest_cohort must be in [1, 1]" in errors
+
+
+def test_an_address_needs_a_port(tmp_path):
+    options = ["--nodes", 1, "--smallest-cohort", 2, "--smallest-budget", 0.5, "--largest-budget", 1]
+    code, _, errors = apes(
+        "federation", "invite", tmp_path / "o", *options, "--shuffler", "here", "--superlink", "there:99999"
+    )
+    assert code == 2
+    assert "shuffler must be HOST:PORT" in errors

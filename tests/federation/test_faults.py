@@ -1,0 +1,416 @@
+"""Processes that die, and a disk that refuses: no report counts twice, no budget is spent twice, no round is lost.
+
+One federation of four devices trains through all of it, fault after fault. Every test brings up what is missing, so it
+can run alone; run in order, they cost one start. After each, the books of all three parties must agree.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from apes import Plan
+from apes.analysis import Analysis, TestSet
+from apes.federation.setup import set_up
+from apes.federation.terms import Terms
+from apes.federation.trial import FederationError, Trial
+from apes.release import Release
+from apes.runs import RunFolder
+
+# A round takes 7 seconds on a quiet machine; nobody who lives may be left out on a busy one.
+DEVICES, ROUNDS, ROUND_SECONDS = 4, 12, 120.0
+APES = str(Path(sys.executable).parent / "apes")
+
+
+@pytest.fixture(scope="module")
+def trial(small_digits, tmp_path_factory):
+    """Four devices of one user each; whatever runs at the end is stopped."""
+    folder = tmp_path_factory.mktemp("f") / "faults"
+    plan = Plan(users=DEVICES, rounds=ROUNDS, levels=16, data="digits", budgets="grid:0.5:1")
+    set_up(folder, plan, small_digits, DEVICES, round_seconds=ROUND_SECONDS)
+    trial = Trial(folder)
+    try:
+        yield trial
+    finally:
+        trial.down()
+
+
+def test_a_shuffler_killed_in_mid_round_goes_on_from_its_ledger(trial):
+    go_on(trial)
+    before = next_round(trial)
+    kill(trial, "shuffler")
+    # Everybody has reported, and there is nobody to take it.
+    wait("reports", lambda: all(len(before) + 1 in answered for answered, _ in vaults(trial).values()))
+    assert len(trial.metrics()) == len(before)
+    trial.start(["shuffler"])
+    wait_for_rounds(trial, len(before) + 2)
+    assert trial.metrics()[: len(before)] == before
+    books = check_books(trial)
+    assert all(len(senders) == DEVICES for _, senders in books.values())
+
+
+def test_an_analyzer_killed_after_a_round_goes_on_from_its_checkpoint(trial):
+    go_on(trial)
+    before = next_round(trial)
+    # Some have answered the round that is lost with it; they are asked again and must not be charged again.
+    wait("an answer", lambda: any(len(before) + 1 in answered for answered, _ in vaults(trial).values()))
+    kill_analyzer(trial)
+    before = trial.metrics()
+    go_on(trial)
+    wait_for_rounds(trial, len(before) + 1)
+    assert trial.metrics()[: len(before)] == before
+    check_books(trial)
+
+
+def test_an_analyzer_killed_before_its_checkpoint_takes_the_same_release(trial, tmp_path):
+    go_on(trial)
+    before = next_round(trial)
+    lost, run = len(before) + 1, trial.layout.analyzer / "run"
+    files = ["checkpoint.npz", "metrics.jsonl", "events.jsonl"]
+    for name in files:
+        shutil.copy2(run / name, tmp_path)
+    assert RunFolder(run, terms(trial).plan).load().rounds == len(before)
+    wait_for_rounds(trial, lost)
+    kill_analyzer(trial)
+    released, asked = releases(trial)[lost][0], times_asked(trial, lost)
+    for name in files:
+        shutil.copy2(tmp_path / name, run / name)
+    go_on(trial)
+    wait_for_rounds(trial, lost + 1)
+    assert trial.metrics()[: len(before)] == before
+    assert releases(trial)[lost][0].encode() == released.encode()
+    assert times_asked(trial, lost) == asked == DEVICES
+    assert not (run / "rounds" / f"{lost:06d}.sealed").exists()
+    check_books(trial)
+
+
+def test_a_superlink_killed_and_started_again_takes_the_run_again(trial):
+    go_on(trial)
+    before, analyzer = next_round(trial), analyzer_pid(trial)
+    nodes = {name: trial.processes.all()[name] for name in trial.nodes}
+    kill(trial, "superlink")
+    # Its analyzer notices that there is no SuperLink; the nodes wait for it.
+    wait("the old analyzer's end", lambda: not is_running(analyzer))
+    before = trial.metrics()
+    go_on(trial)
+    wait_for_rounds(trial, len(before) + 1)
+    assert {name: trial.processes.all()[name] for name in trial.nodes} == nodes
+    assert trial.metrics()[: len(before)] == before
+    books = check_books(trial)
+    assert all(len(senders) == DEVICES for _, senders in books.values())
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits the files of another process")
+def test_a_disk_that_takes_no_checkpoint_ends_the_run_and_keeps_the_last_one(trial):
+    run = go_on(trial, anew=True)
+    before, folder = next_round(trial), trial.layout.analyzer / "run"
+    # Enough for a batch of reports and a log, too little for the checkpoint: the round is released, and not kept.
+    limit = (folder / "checkpoint.npz").stat().st_size * 3 // 4
+    resource.prlimit(analyzer_pid(trial), resource.RLIMIT_FSIZE, (limit, limit))
+    kept = (folder / "checkpoint.npz").read_bytes()
+    with pytest.raises(FederationError, match=r"run cannot be written, so round \d+ does not count yet: .*too large"):
+        trial.watch(run, lambda entry: None)
+    assert trial.metrics() == before
+    assert (folder / "checkpoint.npz").read_bytes() == kept
+    assert not list(folder.glob(".checkpoint*"))
+    lost = len(before) + 1
+    released, asked = releases(trial)[lost][0], times_asked(trial, lost)
+    go_on(trial)
+    wait_for_rounds(trial, lost + 1)
+    assert trial.metrics()[: len(before)] == before
+    assert releases(trial)[lost][0].encode() == released.encode()
+    assert times_asked(trial, lost) == asked == DEVICES
+    check_books(trial)
+
+
+def test_a_device_that_dies_in_mid_round_is_neither_counted_nor_waited_for_twice(trial):
+    # As patient as the machine asks for.
+    seconds = max(12.0, 3 * max((entry.seconds for entry in trial.metrics()), default=10.0))
+    change_settings(trial, round_seconds=seconds)
+    go_on(trial, anew=True)
+    before = next_round(trial)
+    # The one with the smallest budget: without another, the others' largest budget might go.
+    kill(trial, "node-0001", "vault-0001")
+    alone = len(before) + 1
+    metrics = wait_for_rounds(trial, alone + 1)
+    stop_analyzer(trial)
+    books = check_books(trial)
+    assert [len(books[number][1]) for number in (alone - 1, alone, alone + 1)] == [DEVICES, DEVICES - 1, DEVICES - 1]
+    assert seconds <= metrics[alone - 1].seconds < seconds + 10
+    assert metrics[alone].seconds < seconds
+    answered, spent = vaults(trial)[1]
+    assert alone not in answered
+    assert spent == len(before)
+    # The certificate is that of those who took part, and larger than if nobody had been missing.
+    certified = [entry.epsilon for entry in metrics]
+    assert certified == charged(trial, [release.batch.budgets for release, _ in books.values()][: alone + 1])
+    everybody = np.array(sorted(budget(trial, device) for device in range(1, DEVICES + 1)))
+    whole = charged(trial, [books[number][0].batch.budgets for number in range(1, alone)] + [everybody] * 2)
+    assert certified[: alone - 1] == whole[: alone - 1]
+    assert certified[alone - 1] > whole[alone - 1]
+    assert certified[alone] > whole[alone]
+    change_settings(trial, round_seconds=ROUND_SECONDS)
+
+
+def test_up_killed_leaves_nothing_that_down_does_not_stop_and_up_goes_on(trial, tmp_path):
+    trial.down()
+    before = trial.metrics()
+    folder, output = trial.layout.folder, tmp_path / "output"
+    with (
+        output.open("wb") as file,
+        subprocess.Popen([APES, "federation", "up", folder], stdout=file, stderr=file) as up,
+    ):
+        try:
+            wait("a round", lambda: len(trial.metrics()) > len(before) or up.poll() is not None, 400)
+        finally:
+            up.kill()
+    before = trial.metrics()
+    assert up.returncode == -signal.SIGKILL, output.read_text()
+    assert not trial.summary.exists()
+    left = family(trial)
+    assert len(left) > 2 * DEVICES + 2
+    stopped = json.loads(apes("down", folder))["stopped"]
+    assert set(stopped) == {"shuffler", "superlink", *trial.vaults, *trial.nodes}
+    assert not [pid for pid in left if is_running(pid)]
+    assert not of_folder(folder)
+    assert json.loads(apes("down", folder))["stopped"] == []
+
+    summary = json.loads(apes("up", folder))
+    assert not of_folder(folder)
+    assert trial.metrics()[: len(before)] == before
+    assert len(trial.metrics()) == summary["rounds"] == ROUNDS
+    books = check_books(trial)
+    assert summary["participants_by_round"] == [len(senders) for _, senders in books.values()]
+    budgets = [release.batch.budgets for release, _ in books.values()]
+    assert summary["certified"]["epsilon_by_round"] == charged(trial, budgets)
+    with np.load(trial.layout.analyzer / "run" / "model.npz") as stored:
+        np.testing.assert_array_equal(stored["weights"], replayed(trial, books)[1])
+
+
+def check_books(trial):
+    """Check that analyzer, shuffler and vaults agree on every round; return the shuffler's rounds.
+
+    The books are read from the last to be written to the first, since the run may go on meanwhile.
+    """
+    progress = RunFolder(trial.layout.analyzer / "run", terms(trial).plan).load()
+    books, own = releases(trial), vaults(trial)
+    dimensions, users = terms(trial).dimensions, senders_of(trial)
+    # No round lost: those that the analyzer counts, at most one more at the shuffler, at most one more at the vaults.
+    reached = progress.rounds
+    assert [entry.round for entry in progress.metrics] == [event.round for event in progress.events]
+    assert [entry.round for entry in progress.metrics] == list(range(1, reached + 1))
+    assert list(books) in ([*range(1, reached + 1)], [*range(1, reached + 2)])
+    for number, (release, senders) in books.items():
+        # No report counted twice: as many in every coordinate as there are senders, each of them once.
+        assert release.round == number
+        assert len(senders) == len(set(senders)) == release.batch.budgets.size
+        assert (release.batch.counts.sum(axis=1) == len(senders)).all()
+        assert set(senders) <= set(users)
+        # Nor one that was not paid for.
+        assert all(number in own[users[sender]][0] for sender in senders)
+        budgets = sorted(budget(trial, users[sender]) for sender in senders)
+        np.testing.assert_array_equal(release.batch.budgets, budgets)
+    for device, (answered, spent) in own.items():
+        # No budget spent twice: one charge a round that was answered, and none of another size.
+        assert spent == len(answered) == len(set(answered)), f"device {device}"
+        assert max(answered) <= len(books) + 1
+        assert costs(trial, device) == {dimensions * budget(trial, device)}
+    # The analyzer is where the releases lead, to the bit.
+    again, _ = replayed(trial, {number: books[number] for number in range(1, reached + 1)})
+    np.testing.assert_array_equal(progress.state.weights, again.state.weights)
+    np.testing.assert_array_equal(progress.state.velocity, again.state.velocity)
+    np.testing.assert_array_equal(progress.state.average, again.state.average)
+    assert progress.events == again.events
+    assert [facts(entry) for entry in progress.metrics] == [facts(entry) for entry in again.metrics]
+    return books
+
+
+def facts(entry):
+    """A round's metrics but for how long it took."""
+    return entry.round, entry.accuracy, entry.loss, entry.epsilon
+
+
+def replayed(trial, books):
+    """Where the releases of the ledger lead, and the model there."""
+    agreed = terms(trial)
+    with np.load(trial.layout.analyzer / "test.npz") as stored:
+        test = TestSet(stored["images"], stored["labels"])
+    analysis = Analysis(agreed.plan, agreed.model, test, agreed.accountant())
+    progress = analysis.start()
+    for release, _ in books.values():
+        progress = analysis.conclude(progress, release.batch, time.perf_counter())
+    return progress, analysis.model(progress)
+
+
+def charged(trial, budgets):
+    """Certified epsilon after every round, by the budgets of those who took part in it."""
+    accountant = terms(trial).accountant()
+    return [accountant.charge(of_round) for of_round in budgets]
+
+
+def terms(trial):
+    return Terms.read(trial.layout.analyzer / "terms.json")
+
+
+def budget(trial, device):
+    """The budget of the user of a device, by its own record."""
+    with np.load(trial.layout.device(device) / "data.npz") as stored:
+        return float(stored["budgets"][0])
+
+
+def senders_of(trial):
+    """The device of every registered sender, by the devices' own keys."""
+    keys = {device: trial.layout.device(device) / "keys.bin" for device in range(1, DEVICES + 1)}
+    private = {device: Ed25519PrivateKey.from_private_bytes(path.read_bytes()) for device, path in keys.items()}
+    return {key.public_key().public_bytes_raw(): device for device, key in private.items()}
+
+
+def query(path, text, *values):
+    """Read a ledger that its owner may have open."""
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        return database.execute(text, values).fetchall()
+
+
+def releases(trial):
+    """Release and senders of every round that the shuffler closed."""
+    ledger = trial.layout.shuffler / "ledger.sqlite"
+    rounds = query(ledger, "select round, release from rounds where run = ? order by round", trial.federation.run)
+    senders = query(ledger, "select round, sender from participants where run = ?", trial.federation.run)
+    return {
+        number: (Release.decode(release), [sender for of, sender in senders if of == number])
+        for number, release in rounds
+    }
+
+
+def vaults(trial):
+    """Rounds that each vault answered, and how many it charged its user for."""
+    found = {}
+    for device in range(1, DEVICES + 1):
+        ledger = trial.layout.device(device) / "ledger.sqlite"
+        answered = query(ledger, "select round from answers where run = ? order by round", trial.federation.run)
+        ((spent,),) = query(ledger, "select coalesce(sum(rounds), 0) from spent")
+        found[device] = ([number for (number,) in answered], spent)
+    return found
+
+
+def costs(trial, device):
+    """What a vault charged for a round, each figure once."""
+    return {epsilon for (epsilon,) in query(trial.layout.device(device) / "ledger.sqlite", "select epsilon from spent")}
+
+
+def times_asked(trial, number):
+    """How often vaults were asked for a round, by their logs."""
+    logs = [trial.processes.log(name).read_text().splitlines() for name in trial.vaults]
+    entries = [json.loads(line) for log in logs for line in log if line.startswith("{")]
+    return sum(entry["event"] == "answered" and entry["round"] == number for entry in entries)
+
+
+def go_on(trial, *, anew=False):
+    """Bring up whatever is missing; with ``anew`` a new analyzer in any case. Return the run if it was submitted."""
+    if anew:
+        stop_analyzer(trial)
+    missing = [name for name in ["shuffler", "superlink", *trial.vaults] if not trial.processes.is_alive(name)]
+    trial.start(missing)
+    trial.register_nodes()
+    trial.start([name for name in trial.nodes if not trial.processes.is_alive(name)])
+    if is_running(analyzer_pid(trial)):
+        return None
+    run = trial.submit()
+    wait("the analyzer", lambda: is_running(analyzer_pid(trial)))
+    return run
+
+
+def change_settings(trial, **changes):
+    """Change the analyzer's settings; a new analyzer reads them."""
+    file = trial.layout.analyzer / "analyzer.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def next_round(trial):
+    """Wait until a round has just ended, so that the next one has just begun; return the metrics so far."""
+    return wait_for_rounds(trial, len(trial.metrics()) + 1)
+
+
+def wait_for_rounds(trial, count):
+    """Wait until so many rounds are over and written down whole; return their metrics."""
+    events = trial.layout.analyzer / "run" / "events.jsonl"
+    wait(f"round {count}", lambda: events.exists() and len(events.read_text().splitlines()) >= count)
+    assert len(trial.metrics()) == count
+    return trial.metrics()
+
+
+def wait(what, is_there, seconds=240.0):
+    end = time.monotonic() + seconds
+    while not is_there():
+        assert time.monotonic() < end, f"waited {seconds:g} seconds for {what}"
+        time.sleep(0.05)
+
+
+def kill(trial, *names):
+    """Kill parties, reaping them: their own children look whether they are there."""
+    for name in names:
+        os.kill(trial.processes.all()[name].pid, signal.SIGKILL)
+    wait("their end", lambda: not any(trial.processes.is_alive(name) for name in names))
+
+
+def analyzer_pid(trial):
+    file = trial.layout.analyzer / "run" / "analyzer.pid"
+    return int(file.read_text()) if file.exists() else None
+
+
+def kill_analyzer(trial):
+    pid = analyzer_pid(trial)
+    os.kill(pid, signal.SIGKILL)
+    wait("the analyzer's end", lambda: not is_running(pid))
+
+
+def stop_analyzer(trial):
+    if is_running(analyzer_pid(trial)):
+        kill_analyzer(trial)
+
+
+def table():
+    """Number, parent, state and command line of every process."""
+    answer = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
+    rows = [line.split(maxsplit=3) for line in answer.stdout.splitlines()]
+    return {int(row[0]): (int(row[1]), row[2], row[3] if len(row) > 3 else "") for row in rows}
+
+
+def is_running(pid):
+    return pid in (processes := table()) and not processes[pid][1].startswith("Z")
+
+
+def family(trial):
+    """Every process of the trial: what was started, and what that started."""
+    processes, found = table(), {started.pid for started in trial.processes.all().values()}
+    while more := {pid for pid, (parent, _, _) in processes.items() if parent in found} - found:
+        found |= more
+    return sorted(pid for pid in found if is_running(pid))
+
+
+def of_folder(folder):
+    """Command lines and working folders that tell of the folder."""
+    told = [args for _, state, args in table().values() if str(folder) in args and not state.startswith("Z")]
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            told += [f"{link.parent.name} in {target}" for target in [os.readlink(link)] if str(folder) in target]
+    return told
+
+
+def apes(command, folder):
+    done = subprocess.run(
+        [APES, "federation", command, folder, "--json"], capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

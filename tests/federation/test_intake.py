@@ -1,0 +1,265 @@
+"""What a round counts, whatever else is put between the honest reports."""
+
+import asyncio
+import itertools
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, honest, is_of, resigned
+
+from apes.envelope import envelope_size, seal
+from apes.frames import FrameReader, framed
+from apes.release import Release
+from apes.shuffler.desk import Desk, Refused
+from apes.shuffler.intake import Intake
+from apes.shuffler.ledger import ShufflerLedger
+
+HEADER, SIGNATURE = 90, 64
+
+
+def unsigned(report):
+    return report[:-SIGNATURE]
+
+
+def with_round(report, number):
+    return report[:22] + number.to_bytes(4, "little") + report[26:]
+
+
+def levels_with(place, level):
+    levels = LEVELS[0].copy()
+    levels[place] = level
+    return levels
+
+
+def stranger_seals(small, user):
+    key = X25519PrivateKey.generate().public_key()
+    return seal(LEVELS[user], BUDGETS[user], small.binding(), small.keys[user], key)
+
+
+def stolen(small, user):
+    """Another's sealed part under this user's name, and signed by this user."""
+    own, others = small.report(user), small.report((user + 1) % 8)
+    return resigned(own[:HEADER] + others[HEADER:-SIGNATURE], small.keys[user])
+
+
+def weak_point(small, user):
+    """A point of low order in the place of the sender's ephemeral key."""
+    report = small.report(user)
+    return resigned(report[:HEADER] + bytes(32) + report[HEADER + 32 : -SIGNATURE], small.keys[user])
+
+
+# name -> what the attacker puts into the batch in the name of a user, and what it is refused for.
+ATTACKS = {
+    "signed by another": (lambda s, u: resigned(unsigned(s.report(u)), s.keys[(u + 1) % 8]), "signature"),
+    "signature flipped": (lambda s, u: s.report(u)[:-1] + bytes([s.report(u)[-1] ^ 1]), "signature"),
+    "seal flipped": (lambda s, u: s.report(u)[:100] + b"\0\0\0\0" + s.report(u)[104:], "signature"),
+    "unregistered": (lambda s, u: s.report(u, key=Ed25519PrivateKey.generate()), "unregistered"),
+    "another round": (lambda s, u: s.report(u, number=2), "wrong-round"),
+    "another run": (lambda s, u: s.report(u, run=OTHER_RUN), "wrong-run"),
+    "unknown run": (lambda s, u: s.report(u, run="00" * 16), "wrong-run"),
+    "another plan": (lambda s, u: s.report(u, plan="00" * 32), "wrong-plan"),
+    "replayed, round changed": (lambda s, u: with_round(s.report(u, number=2), 1), "signature"),
+    "replayed, signed again": (
+        lambda s, u: resigned(unsigned(with_round(s.report(u, number=2), 1)), s.keys[u]),
+        "seal",
+    ),
+    "stolen": (stolen, "seal"),
+    "sealed to another": (stranger_seals, "seal"),
+    "weak point": (weak_point, "seal"),
+    "empty": (lambda s, u: b"", "malformed"),
+    "a byte": (lambda s, u: b"A", "malformed"),
+    "truncated": (lambda s, u: s.report(u)[:-1], "malformed"),
+    "cut in the seal": (lambda s, u: s.report(u)[:120], "malformed"),
+    "blown up": (lambda s, u: s.report(u) + b"\0", "malformed"),
+    "twice as long": (lambda s, u: 2 * s.report(u), "malformed"),
+    "a coordinate more": (lambda s, u: s.report(u, np.zeros(16, np.uint8)), "malformed"),
+    "a coordinate less": (lambda s, u: s.report(u, np.zeros(14, np.uint8)), "malformed"),
+    "another magic": (lambda s, u: b"XPES" + s.report(u)[4:], "malformed"),
+    "another version": (lambda s, u: s.report(u)[:4] + b"\2\0" + s.report(u)[6:], "malformed"),
+    "round 0": (lambda s, u: with_round(s.report(u), 0), "malformed"),
+    "level 16": (lambda s, u: s.report(u, levels_with(14, 16)), "level"),
+    "level 255": (lambda s, u: s.report(u, levels_with(0, 255)), "level"),
+    "budget below": (lambda s, u: s.report(u, budget=np.nextafter(0.05, 0)), "budget"),
+    "budget above": (lambda s, u: s.report(u, budget=np.nextafter(1.0, 2)), "budget"),
+    "budget 0": (lambda s, u: s.report(u, budget=0.0), "budget"),
+    "budget negative": (lambda s, u: s.report(u, budget=-0.5), "budget"),
+    "budget nan": (lambda s, u: s.report(u, budget=np.nan), "budget"),
+    "budget inf": (lambda s, u: s.report(u, budget=np.inf), "budget"),
+    "budget -inf": (lambda s, u: s.report(u, budget=-np.inf), "budget"),
+}
+# Reasons that are looked for only after a sender who has counted already is turned away.
+AFTER_DUPLICATE = {"signature", "seal", "level", "budget"}
+
+
+def taken(small, reports):
+    intake = Intake(small.policy, RUN, 1, small.shuffler)
+    intake.take(reports)
+    return intake
+
+
+def test_honest_reports_count(small):
+    intake = taken(small, honest(small))
+    assert is_of(intake.release(), range(8))
+    assert not intake.refused
+    assert {sender.hex() for sender in intake.senders} == set(small.policy.senders)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_nobody_uses_up_anothers_place(small, name):
+    """The attack comes before the honest report of the user whose name it bears."""
+    make, reason = ATTACKS[name]
+    intake = taken(small, [make(small, 0), *honest(small), make(small, 7)])
+    late = "duplicate" if reason in AFTER_DUPLICATE else reason
+    assert intake.refused == ({reason: 1, late: 1} if late != reason else {reason: 2})
+    assert is_of(intake.release(), range(8))
+    assert intake.release().refused == intake.refused
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_alone_does_not_count(small, name):
+    make, reason = ATTACKS[name]
+    intake = taken(small, [make(small, 5), *honest(small, range(5))])
+    assert intake.refused == {reason: 1}
+    assert is_of(intake.release(), range(5))
+
+
+def test_the_same_bytes_count_once(small):
+    reports = honest(small)
+    intake = taken(small, [*reports, *reports, reports[3]])
+    assert intake.refused == {"duplicate": 9}
+    assert is_of(intake.release(), range(8))
+
+
+def test_of_two_reports_of_one_sender_the_first_counts(small):
+    intake = taken(small, [*honest(small), small.report(2, LEVELS[5], 0.9)])
+    assert intake.refused == {"duplicate": 1}
+    assert is_of(intake.release(), range(8))
+
+
+def test_bounds_of_the_policy_are_inside(small):
+    intake = taken(small, [small.report(0, budget=0.05), small.report(1, np.full(15, 15, np.uint8), budget=1.0)])
+    assert not intake.refused
+    assert intake.release().batch.budgets.tolist() == [0.05, 1.0]
+
+
+def test_order_does_not_show(small):
+    """Every order of three honest and two refused reports gives the same release, byte for byte."""
+    reports = [*honest(small, range(3)), small.report(3, number=2), small.report(4, budget=7.0)]
+    releases = {taken(small, order).release().encode() for order in itertools.permutations(reports)}
+    assert len(releases) == 1
+    assert is_of(Release.decode(releases.pop()), range(3))
+
+
+def test_other_reports_show(small):
+    """The comparison above can fail."""
+    one, other = (taken(small, honest(small, users)).release().encode() for users in (range(3), range(1, 4)))
+    assert one != other
+
+
+def test_more_reports_than_wait_at_once(small, monkeypatch):
+    monkeypatch.setattr("apes.shuffler.intake._REPORTS_AT_ONCE", 3)
+    assert is_of(taken(small, honest(small)).release(), range(8))
+
+
+@pytest.fixture(scope="module")
+def pool(small):
+    """Every attack in every user's name, and the honest reports, made once."""
+    bad = {(name, user): make(small, user) for name, (make, _) in ATTACKS.items() for user in range(8)}
+    reports = bad | {("honest", user): report for user, report in enumerate(honest(small))}
+    return lambda choice: reports[choice]
+
+
+_CHOICES = st.tuples(st.sampled_from(["honest", "honest", *ATTACKS]), st.integers(0, 7))
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(chosen=st.lists(_CHOICES, max_size=20), step=st.integers(1, 2000))
+def test_any_mixture_counts_the_honest(small, pool, chosen, step):
+    stream = b"".join(framed(pool(choice) for choice in chosen))
+    intake, reader = Intake(small.policy, RUN, 1, small.shuffler), FrameReader(envelope_size(15))
+    for start in range(0, len(stream), step):
+        intake.take(reader.feed(stream[start : start + step]))
+    users = {user for name, user in chosen if name == "honest"}
+    assert {sender.hex() for sender in intake.senders} == {small.policy.senders[user] for user in users}
+    assert sum(intake.refused.values()) == len(chosen) - len(users)
+    if users:
+        assert is_of(intake.release(), users)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    ledger = ShufflerLedger(tmp_path / "ledger.sqlite")
+    yield ledger
+    ledger.close()
+
+
+def close_round(desk, reports, run=RUN, number=1):
+    async def stream():
+        for frame in framed(reports):
+            yield frame
+
+    return asyncio.run(desk.close_round(run, number, stream()))
+
+
+def test_one_honest_among_nine_invented(small, ledger):
+    """Nothing is released, and the round is there for an honest batch later."""
+    desk = Desk(small.policy, small.shuffler, ledger)
+    invented = [small.report(user % 8, key=Ed25519PrivateKey.generate()) for user in range(9)]
+    with pytest.raises(Refused, match="1 reports count, at least 3") as refusal:
+        close_round(desk, [*invented[:4], *honest(small, [2]), *invented[4:]])
+    assert (refusal.value.status, refusal.value.reason) == (422, "cohort")
+    assert refusal.value.details == {"accepted": 1, "needed": 3, "unregistered": 9}
+    assert ledger.find(RUN, 1) is None
+    assert ledger.rounds_of(bytes.fromhex(small.policy.senders[2])) == 0
+    assert 'apes_reports_refused_total{reason="unregistered"} 9\n' in desk.metrics.text()
+    assert "apes_rounds_released_total 0\n" in desk.metrics.text()
+    assert is_of(Release.decode(close_round(desk, honest(small))), range(8))
+    assert "apes_reports_accepted_total 8\n" in desk.metrics.text()
+    assert ledger.rounds_of(bytes.fromhex(small.policy.senders[2])) == 1
+
+
+def test_a_cohort_of_just_enough(small, ledger):
+    desk = Desk(small.policy, small.shuffler, ledger)
+    with pytest.raises(Refused, match="2 reports count"):
+        close_round(desk, honest(small, [0, 1]))
+    assert is_of(Release.decode(close_round(desk, honest(small, [0, 1, 2]))), [0, 1, 2])
+
+
+def test_a_cohort_is_not_made_of_copies(small, ledger):
+    with pytest.raises(Refused, match="2 reports count"):
+        close_round(Desk(small.policy, small.shuffler, ledger), 4 * honest(small, [0, 1]))
+
+
+def test_a_last_frame_cut_short_is_counted_as_refused(small, ledger):
+    async def stream():
+        yield b"".join(framed(honest(small)))[:-1]
+
+    desk = Desk(small.policy, small.shuffler, ledger)
+    release = Release.decode(asyncio.run(desk.close_round(RUN, 1, stream())))
+    assert release.refused == {"malformed": 1}
+    assert is_of(release, range(7))
+
+
+@pytest.mark.parametrize(
+    ("run", "number", "reason"),
+    [("00" * 16, 1, "wrong-run"), ("", 1, "wrong-run"), (RUN, 0, "wrong-round"), (RUN, 4, "wrong-round")],
+)
+def test_rounds_that_the_policy_does_not_name(small, ledger, run, number, reason):
+    desk = Desk(small.policy, small.shuffler, ledger)
+    with pytest.raises(Refused) as refusal:
+        close_round(desk, honest(small), run, number)
+    assert (refusal.value.status, refusal.value.reason) == (404, reason)
+    assert is_of(Release.decode(close_round(desk, honest(small))), range(8))
+
+
+def test_counters_are_exact(small, ledger):
+    """Also beyond a million."""
+    desk = Desk(small.policy, small.shuffler, ledger)
+    desk.metrics.add("apes_reports_accepted_total", 12_345_678)
+    assert "apes_reports_accepted_total 12345678\n" in desk.metrics.text()
+    with pytest.raises(KeyError):
+        desk.metrics.add("apes_unheard_of_total")

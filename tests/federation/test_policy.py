@@ -1,0 +1,58 @@
+"""The shuffler's policy takes no value outside its range, and says which."""
+
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from apes.errors import ParameterError
+from apes.shuffler.policy import Policy
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("plan", ["", "ab", "g" * 64, "A" * 64, "a" * 63, 7, None]),
+        ("runs", [(), [], "0" * 32, ("0" * 31,), ("0" * 32, 5), ("0" * 32, "0" * 32), None]),
+        ("rounds", [0, -1, 2**32, 1.5, True, "3", NAN, None]),
+        ("dimensions", [0, -1, 2**31 + 1, 1.5, True, "3", None]),
+        ("levels", [1, 0, -1, 257, 16.0, True, "16", None]),
+        ("smallest_budget", [0, -1, NAN, INF, -INF, "1", True, None, 1.1]),
+        ("largest_budget", [0, -1, NAN, INF, -INF, "1", True, None, 0.01]),
+        ("smallest_cohort", [0, -1, 9, 1.5, True, "3", NAN, None]),
+        ("senders", [(), "ab", ("0" * 63,), ("0" * 64, "0" * 64), ("0" * 64, b"0" * 64), None]),
+    ],
+)
+def test_bad_values_are_named(small, field, values):
+    for value in values:
+        with pytest.raises(ParameterError, match=field):
+            replace(small.policy, **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rounds", 1),
+        ("rounds", 2**32 - 1),
+        ("dimensions", 1),
+        ("levels", 2),
+        ("levels", 256),
+        ("smallest_budget", 1.0),
+        ("largest_budget", 0.05),
+        ("smallest_cohort", 1),
+        ("smallest_cohort", 8),
+    ],
+)
+def test_ends_of_the_ranges_are_inside(small, field, value):
+    assert getattr(replace(small.policy, **{field: value}), field) == value
+
+
+def test_a_policy_is_frozen(small):
+    with pytest.raises(FrozenInstanceError):
+        small.policy.smallest_cohort = 1
+
+
+def test_every_field_is_needed():
+    with pytest.raises(TypeError, match="smallest_cohort"):
+        Policy(plan="0" * 64)

@@ -1,0 +1,205 @@
+"""Settings files: what is wrong with one is said with the names of file and field."""
+
+import json
+import warnings
+from dataclasses import asdict, fields
+
+import numpy as np
+import pytest
+from parties import RUN, VaultProcess
+
+from apes.errors import DataError
+from apes.federation.layout import Federation
+from apes.federation.terms import Terms
+from apes.federation.vault_file import VaultSettings, open_vault
+from apes.settings import read_settings, write_settings
+from apes.shuffler.policy import Policy
+from apes.shuffler.server import ShufflerSettings
+
+KEY = "09" + 31 * "00"
+
+
+@pytest.fixture(params=[Policy, ShufflerSettings, VaultSettings, Federation], ids=lambda kind: kind.__name__)
+def good(request, small):
+    return {
+        Policy: small.policy,
+        ShufflerSettings: ShufflerSettings("127.0.0.1", 8443),
+        VaultSettings: VaultSettings((RUN,), KEY),
+        Federation: Federation(RUN, 2, 8, 3, 1, 2, (3, 4)),
+    }[request.param]
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "settings.json"
+
+
+def needed(good):
+    """A field without a default."""
+    return fields(good)[0].name
+
+
+def test_settings_come_back(good, file):
+    write_settings(file, good)
+    assert read_settings(file, type(good)) == good
+
+
+def test_missing(good, file):
+    with pytest.raises(DataError, match=r"there is no .*settings\.json"):
+        read_settings(file, type(good))
+
+
+def test_a_folder(good, file):
+    file.mkdir()
+    with pytest.raises(DataError, match=r"settings\.json cannot be read"):
+        read_settings(file, type(good))
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"{'a': 1}", b"\xff\xfe\xff", b"nothing", 100_000 * b"["])
+def test_not_json(good, file, text):
+    file.write_bytes(text)
+    with pytest.raises(DataError, match=r"settings\.json cannot be read"):
+        read_settings(file, type(good))
+
+
+@pytest.mark.parametrize("value", [[], [1], 3, "text", None, True])
+def test_not_an_object(good, file, value):
+    file.write_text(json.dumps(value))
+    with pytest.raises(DataError, match=rf"settings\.json must hold an object.*{type(good).__name__}"):
+        read_settings(file, type(good))
+
+
+def test_unknown_field(good, file):
+    file.write_text(json.dumps(asdict(good) | {"colour": "blue"}))
+    with pytest.raises(DataError, match=r"settings\.json: unknown field 'colour'; known are "):
+        read_settings(file, type(good))
+
+
+def test_missing_field(good, file):
+    file.write_text(json.dumps({name: value for name, value in asdict(good).items() if name != needed(good)}))
+    with pytest.raises(DataError, match=rf"settings\.json: field '{needed(good)}' is missing"):
+        read_settings(file, type(good))
+
+
+def test_texts_are_texts(good, file):
+    """Every field that holds a text takes nothing else."""
+    texts = [entry.name for entry in fields(good) if entry.type is str]
+    assert texts
+    for name in texts:
+        for value in (5, None, ["a"], {}):
+            file.write_text(json.dumps(asdict(good) | {name: value}))
+            with pytest.raises(DataError, match=rf"settings\.json: .*{name}"):
+                read_settings(file, type(good))
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "values"),
+    [
+        (ShufflerSettings, "port", [0, -1, 65536, 1.5, "8443", True, None]),
+        (VaultSettings, "runs", [[], "00", RUN, [RUN, RUN], ["00"], [5], [RUN.upper()], None]),
+        (VaultSettings, "shuffler_key", ["", "00", "g" * 64, KEY + "00", KEY.replace("9", "A")]),
+        (VaultSettings, "socket_mode", ["", "8", "rw-------", "1000", "-600"]),
+        (Policy, "levels", [1, 300, "many", None]),
+        (Policy, "senders", [[], ["00"], "00", None]),
+        (Policy, "largest_budget", [float("nan"), float("inf"), 0, -1, "1"]),
+    ],
+)
+def test_bad_values(small, file, kind, field, values):
+    start = {
+        Policy: small.policy,
+        ShufflerSettings: ShufflerSettings("127.0.0.1", 8443),
+        VaultSettings: VaultSettings((RUN,), KEY),
+    }[kind]
+    for value in values:
+        file.write_text(json.dumps(asdict(start) | {field: value}))
+        with pytest.raises(DataError, match=rf"settings\.json: .*{field}"):
+            read_settings(file, kind)
+
+
+def test_terms_name_the_field_of_their_plan(small, file):
+    small.terms.write(file)
+    assert Terms.read(file) == small.terms
+    plain = json.loads(file.read_text())
+    for change, message in [
+        ({"classes": 1}, "classes"),
+        ({"features": 0}, "features"),
+        ({"plan": plain["plan"] | {"clip": -1}}, "clip"),
+        ({"plan": plain["plan"] | {"levels": "continuous"}}, "levels"),
+        ({"plan": plain["plan"] | {"framework": "non-private", "levels": None, "delta": None}}, "framework"),
+        ({"plan": plain["plan"] | {"colour": 1}}, "plan: unknown field 'colour'"),
+        ({"plan": []}, "plan must hold an object"),
+    ]:
+        file.write_text(json.dumps(plain | change))
+        with pytest.raises(DataError, match=rf"settings\.json.*{message}"):
+            Terms.read(file)
+
+
+def test_a_changed_choice_changes_the_fingerprint(small, file):
+    small.terms.write(file)
+    plain = json.loads(file.read_text())
+    for change in ({"clip": 0.2}, {"rounds": 4}, {"levels": 17}, {"users": 9}, {"delta": 1e-4}, {"seed": 2}):
+        file.write_text(json.dumps(plain | {"plan": plain["plan"] | change}))
+        assert Terms.read(file).fingerprint != small.terms.fingerprint
+
+
+@pytest.mark.parametrize("command", ["vault", "shuffler"])
+def test_the_command_says_it_in_a_line(command, file):
+    file.write_text("{}")
+    with warnings.catch_warnings():
+        # Flower holds typer back, which click warns of.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from typer.testing import CliRunner
+
+        from apes.cli import app
+    result = CliRunner().invoke(app, [command, str(file)])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"apes: {file}: field ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def vault(small, tmp_path):
+    return VaultProcess(tmp_path, small.terms, small.keys, small.shuffler)
+
+
+def change_data(vault, **changes):
+    with np.load(vault.folder / "data.npz") as stored:
+        arrays = {**stored} | changes
+    np.savez(vault.folder / "data.npz", **{name: value for name, value in arrays.items() if value is not None})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"budgets": None},
+        {"budgets": np.zeros(8)},
+        {"budgets": np.full(8, np.nan)},
+        {"budgets": np.ones(7)},
+        {"features": np.zeros((3, 4))},
+        {"labels": None},
+        {"offsets": np.arange(9)},
+        {"allowances": np.ones(7)},
+        {"allowances": np.zeros(8)},
+        {"allowances": np.full(8, np.nan)},
+        {"features": np.array([None])},
+    ],
+    ids=str,
+)
+def test_vault_data_that_does_not_fit(vault, changes):
+    change_data(vault, **changes)
+    with pytest.raises(DataError, match=r"data\.npz|vault of 8 users"):
+        open_vault(vault.folder / "vault.json")
+
+
+@pytest.mark.parametrize("name", ["data.npz", "keys.bin", "terms.json"])
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-5])])
+def test_vault_files_that_are_missing_or_cut_short(vault, name, damage):
+    damage(vault.folder / name)
+    with pytest.raises(DataError, match=name):
+        open_vault(vault.folder / "vault.json")
+
+
+def test_vault_data_of_other_terms(vault, small):
+    Terms(small.terms.plan, 5, 3).write(vault.folder / "terms.json")
+    with pytest.raises(DataError, match=r"data\.npz must have 5 features"):
+        open_vault(vault.folder / "vault.json")

@@ -1,0 +1,382 @@
+"""The shuffler as a real process: HTTPS in, releases out, killed and started again, on a disk that fails."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from threading import Barrier
+
+import numpy as np
+import pytest
+from parties import APES, BUDGETS, LEVELS, OTHER_RUN, RUN, TOKEN, Shuffler, honest, is_of, path, until
+
+from apes.envelope import envelope_size
+from apes.federation.layout import HOST
+from apes.frames import framed
+from apes.release import Release
+from apes.shuffler.desk import Desk, Refused
+from apes.shuffler.intake import Refusal
+from apes.shuffler.ledger import ShufflerLedger
+
+MOST_BYTES = 2 * 8 * (4 + envelope_size(15)) + (16 << 20)
+
+
+@pytest.fixture(scope="module")
+def shuffler(small, tmp_path_factory):
+    policy = replace(small.policy, rounds=100_000)
+    party = Shuffler(tmp_path_factory.mktemp("shuffler"), policy, small.shuffler)
+    party.start()
+    yield party
+    party.kill()
+    party.http.close()
+
+
+def batch(reports):
+    return b"".join(framed(reports))
+
+
+def is_open(shuffler, number):
+    answer = shuffler.get(number)
+    return (answer.status_code, answer.json()["refused"]) == (404, "open")
+
+
+def closes(shuffler, small, number, users=range(8)):
+    """Whether an honest batch closes the round, with nothing else in it."""
+    answer = shuffler.post(number, honest(small, users, number=number))
+    release = Release.decode(answer.content)
+    return is_of(release, users) and (release.run, release.round) == (RUN, number)
+
+
+def test_health_needs_no_token(shuffler):
+    answer = shuffler.http.get("/health", headers={"authorization": ""})
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+def test_metrics_can_be_read_by_prometheus(shuffler, small):
+    assert closes(shuffler, small, shuffler.next_round())
+    answer = shuffler.http.get("/metrics", headers={"authorization": ""})
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    kinds = set()
+    for line in answer.text.splitlines():
+        if found := re.fullmatch(r"# TYPE (\w+) counter", line):
+            kinds.add(found[1])
+        elif not re.fullmatch(r"# HELP \w+ .+", line):
+            name, value = re.fullmatch(r'(\w+)(?:\{reason="[a-z-]+"\})? ([0-9.e+-]+)', line).groups()
+            assert name in kinds
+            assert float(value) >= 0
+    assert kinds == {
+        "apes_reports_accepted_total",
+        "apes_reports_refused_total",
+        "apes_rounds_released_total",
+        "apes_requests_refused_total",
+        "apes_intake_seconds_total",
+    }
+
+
+@pytest.mark.parametrize("shown", [None, "", TOKEN, "Bearer", f"Bearer {TOKEN}x", f"bearer {TOKEN}", "é"])
+def test_without_the_token(shuffler, small, shown):
+    number, before = shuffler.next_round(), shuffler.refused("requests", "token")
+    headers = {} if shown is None else {"authorization": shown.encode("latin-1")}
+    with shuffler.client() as caller:
+        del caller.headers["authorization"]
+        get = caller.get(path(number), headers=headers)
+        post = caller.post(path(number), content=batch(honest(small, number=number)), headers=headers)
+    assert [(each.status_code, each.json()["refused"]) for each in (get, post)] == 2 * [(401, "token")]
+    assert shuffler.refused("requests", "token") == before + 2
+    assert is_open(shuffler, number)
+    assert closes(shuffler, small, number)
+
+
+@pytest.mark.parametrize(
+    ("run", "number", "reason"),
+    [
+        ("00" * 16, 1, "wrong-run"),
+        (RUN.upper(), 1, "wrong-run"),
+        (RUN, 0, "wrong-round"),
+        (RUN, -1, "wrong-round"),
+        (RUN, 100_001, "wrong-round"),
+        (RUN, 10**30, "wrong-round"),
+    ],
+)
+def test_rounds_that_there_are_not(shuffler, run, number, reason):
+    before = shuffler.refused("requests", reason)
+    for answer in (shuffler.get(number, run), shuffler.post(number, [], run)):
+        assert (answer.status_code, answer.json()["refused"]) == (404, reason)
+    assert shuffler.refused("requests", reason) == before + 2
+
+
+def test_a_round_is_released_once(shuffler, small):
+    number = shuffler.next_round()
+    reports = honest(small, number=number)
+    assert is_open(shuffler, number)
+    first = shuffler.post(number, reports)
+    assert first.status_code == 200
+    assert is_of(Release.decode(first.content), range(8))
+    assert shuffler.get(number).content == first.content
+    assert shuffler.post(number, reports).content == first.content
+    before = shuffler.refused("requests", "round-closed")
+    for other in (reports[:7], reports[1:], reports[::-1], [], honest(small, number=number)):
+        answer = shuffler.post(number, other)
+        assert (answer.status_code, answer.json()["refused"]) == (409, "round-closed")
+    assert shuffler.refused("requests", "round-closed") == before + 5
+    assert shuffler.get(number).content == first.content
+
+
+def test_runs_are_apart(shuffler, small):
+    number = shuffler.next_round()
+    assert closes(shuffler, small, number)
+    answer = shuffler.post(number, honest(small, range(5), number=number, run=OTHER_RUN), OTHER_RUN)
+    assert is_of(Release.decode(answer.content), range(5))
+
+
+def at_once(*calls):
+    """Make the calls at the same moment."""
+    barrier = Barrier(len(calls))
+
+    def call(each):
+        barrier.wait()
+        return each()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(call, calls))
+
+
+def test_of_two_batches_at_once_one_wins(shuffler, small):
+    for _ in range(5):
+        number = shuffler.next_round()
+        reports = honest(small, number=number)
+        parts = (range(5), range(3, 8))
+        answers = at_once(
+            *(partial(shuffler.post, number, [reports[user] for user in part]) for part in parts),
+        )
+        assert sorted(answer.status_code for answer in answers) == [200, 409]
+        (won,) = [place for place, answer in enumerate(answers) if answer.status_code == 200]
+        assert is_of(Release.decode(answers[won].content), parts[won])
+        assert answers[1 - won].json()["refused"] == "round-closed"
+        assert shuffler.get(number).content == answers[won].content
+
+
+def test_two_rounds_at_once(shuffler, small):
+    one, other = shuffler.next_round(), shuffler.next_round()
+    calls = [lambda: closes(shuffler, small, one, range(6)), lambda: closes(shuffler, small, other, range(2, 8))]
+    assert at_once(*calls) == [True, True]
+
+
+def test_a_cohort_too_small(shuffler, small):
+    number, before = shuffler.next_round(), shuffler.refused("reports", "wrong-round")
+    answer = shuffler.post(number, [*honest(small, [0, 1], number=number), *honest(small, number=number + 1)])
+    assert answer.status_code == 422
+    told = answer.json()
+    assert (told["refused"], told["accepted"], told["needed"], told["wrong-round"]) == ("cohort", 2, 3, 8)
+    assert shuffler.refused("reports", "wrong-round") == before + 8
+    assert is_open(shuffler, number)
+    assert closes(shuffler, small, number)
+
+
+def test_a_batch_with_attacks_in_it(shuffler, small):
+    number = shuffler.next_round()
+    reports = honest(small, number=number)
+    forged = [reports[0][:-1] + bytes([reports[0][-1] ^ 1]), reports[1][:-1], 2 * reports[2], b""]
+    before = [shuffler.refused("reports", reason) for reason in ("signature", "malformed")]
+    release = Release.decode(shuffler.post(number, [*forged, *reports, reports[3]]).content)
+    assert release.refused == {"signature": 1, "malformed": 3, "duplicate": 1}
+    assert is_of(release, range(8))
+    after = [shuffler.refused("reports", reason) for reason in ("signature", "malformed")]
+    assert after == [before[0] + 1, before[1] + 3]
+
+
+def test_a_batch_too_large(shuffler, small):
+    number = shuffler.next_round()
+    before = shuffler.refused("requests", "size")
+    answer = shuffler.http.post(path(number), content=b"\xff\xff\xff\x7f" + bytes(MOST_BYTES))
+    assert (answer.status_code, answer.json()["refused"]) == (413, "size")
+    assert shuffler.refused("requests", "size") == before + 1
+    assert is_open(shuffler, number)
+    assert closes(shuffler, small, number)
+
+
+# An honest batch with the beginning of a frame that is far too large: more than lies in a socket's buffers, so that
+# once it is sent the shuffler must have read the reports.
+def long_beginning(small, number):
+    return batch(honest(small, number=number)) + (1 << 30).to_bytes(4, "little") + bytes(14 << 20)
+
+
+def test_a_caller_who_hangs_up(shuffler, small):
+    number, before = shuffler.next_round(), shuffler.refused("requests", "cut-short")
+    shuffler.begin_upload(number, long_beginning(small, number)).close()
+    until(lambda: shuffler.refused("requests", "cut-short") == before + 1)
+    assert is_open(shuffler, number)
+    assert closes(shuffler, small, number)
+
+
+def test_killed_before_the_batch_was_there(shuffler, small):
+    number = shuffler.next_round()
+    connection = shuffler.begin_upload(number, long_beginning(small, number))
+    shuffler.kill()
+    connection.close()
+    shuffler.start()
+    assert is_open(shuffler, number)
+    assert shuffler.rows("select count(*) from participants where round = ?", number) == [(0,)]
+    assert closes(shuffler, small, number)
+    assert shuffler.rows("select count(*) from participants where round = ?", number) == [(8,)]
+
+
+def test_killed_before_the_answer_was_read(shuffler, small):
+    number = shuffler.next_round()
+    body = batch(honest(small, number=number))
+    connection = shuffler.connect()
+    connection.sendall(
+        f"POST {path(number)} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    ((kept,),) = until(lambda: shuffler.rows("select release from rounds where round = ?", number))
+    shuffler.kill()
+    connection.close()
+    shuffler.start()
+    assert shuffler.get(number).content == kept
+    assert is_of(Release.decode(kept), range(8))
+    assert shuffler.http.post(path(number), content=body).content == kept
+    other = shuffler.post(number, honest(small, range(5), number=number))
+    assert (other.status_code, other.json()["refused"]) == (409, "round-closed")
+    assert shuffler.get(number).content == kept
+
+
+def test_a_disk_that_takes_nothing(shuffler, small):
+    """Not even the log can be written meanwhile."""
+    closed, number = shuffler.next_round(), shuffler.next_round()
+    assert closes(shuffler, small, closed)
+    reports = honest(small, number=number)
+    shuffler.let_write(False)
+    try:
+        answers = [shuffler.post(number, reports) for _ in range(3)]
+        assert {(each.status_code, each.json()["refused"]) for each in answers} == {(503, "ledger")}
+        assert is_open(shuffler, number)
+        assert is_of(Release.decode(shuffler.get(closed).content), range(8))
+    finally:
+        shuffler.let_write(True)
+    assert shuffler.rows("select count(*) from participants where round = ?", number) == [(0,)]
+    assert shuffler.refused("requests", "ledger") == 3
+    release = shuffler.post(number, reports)
+    assert is_of(Release.decode(release.content), range(8))
+    assert shuffler.get(number).content == release.content
+
+
+def test_a_ledger_that_cannot_be_read(small, tmp_path):
+    ledger = ShufflerLedger(tmp_path / "ledger.sqlite")
+    desk = Desk(small.policy, small.shuffler, ledger)
+    ledger.close()
+    for ask in (desk.release(RUN, 1), desk.close_round(RUN, 1, None)):
+        with pytest.raises(Refused) as refusal:
+            asyncio.run(ask)
+        assert (refusal.value.status, refusal.value.reason) == (503, "ledger")
+
+
+def test_a_second_shuffler_on_the_ledger_is_refused(shuffler, small):
+    other = subprocess.run([APES, "shuffler", shuffler.folder / "shuffler.json"], capture_output=True, text=True)
+    assert other.returncode == 2
+    assert "ledger.sqlite is in use by another process" in other.stderr
+    assert closes(shuffler, small, shuffler.next_round())
+
+
+def rubbish_frames(small, number, noise, count):
+    """Random strings; one in twenty is as long as an envelope and begins like one of a registered sender."""
+    start = honest(small, [0], number=number)[0][:90]
+    likely = [start + os.urandom(envelope_size(15) - 90) for _ in range(count // 20)]
+    return [*noise(count - len(likely)), *likely]
+
+
+def test_rubbish(shuffler, small, noise):
+    """100,000 frames, 2,000 bodies, 250 strings at the port: it stays healthy, and as large as it was."""
+    number, memory = shuffler.next_round(), []
+    before = [shuffler.refused("reports", reason) for reason in ("malformed", "signature")]
+    for _ in range(10):
+        answer = shuffler.post(number, rubbish_frames(small, number, noise, 10_000))
+        assert (answer.status_code, answer.json()["refused"]) == (422, "cohort")
+        assert answer.json()["accepted"] == 0
+        for body in noise(200):
+            assert shuffler.http.post(path(number), content=body).status_code == 422
+        for text in noise(20):
+            with socket.create_connection((HOST, shuffler.port)) as connection:
+                connection.sendall(text)
+        for text in noise(5):
+            with shuffler.connect() as connection:
+                connection.sendall(text + b"\r\n\r\n")
+        memory.append(shuffler.memory())
+    after = [shuffler.refused("reports", reason) for reason in ("malformed", "signature")]
+    assert after[0] - before[0] >= 95_000
+    assert after[1] - before[1] == 5_000
+    assert memory[-1] - memory[0] < 20e6, memory
+    assert shuffler.is_ready()
+    assert is_open(shuffler, number)
+    assert closes(shuffler, small, number)
+
+
+def test_strange_requests(shuffler, small, noise):
+    for text in noise(30, 40):
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            assert 400 <= shuffler.http.request(method, "/" + text.hex(), content=text).status_code < 500
+    for number in ("1e3", "one", "1.5", "9" * 5000, "%00"):
+        assert 400 <= shuffler.http.get(path(number)).status_code < 500
+    for place in ("/docs", "/openapi.json", "/redoc", "/v1/runs", f"/v1/runs/{RUN}"):
+        assert shuffler.http.get(place).status_code == 404
+    assert closes(shuffler, small, shuffler.next_round())
+
+
+def test_logs_tell_counts_and_no_values(shuffler, small):
+    """After everything that was done above, and once more a refusal and a release."""
+    number = shuffler.next_round()
+    secret = honest(small, number=number)
+    shuffler.post(number, secret[:2])
+    assert closes(shuffler, small, number)
+    events = shuffler.events()
+    names = {event["event"] for event in events}
+    assert {"serving", "refused", "released"} <= names <= {"serving", "refused", "released", "ledger-failed", "library"}
+    reasons = {"token", "wrong-run", "wrong-round", "open", "round-closed", "cohort", "size", "cut-short", "ledger"}
+    for event in events:
+        if event["event"] == "refused":
+            counts = event.keys() - {"time", "event", "reason"}
+            assert event["reason"] in reasons
+            assert counts <= {"accepted", "needed"} | {reason.value for reason in Refusal}
+            assert all(type(event[name]) is int for name in counts)
+        elif event["event"] == "released":
+            assert event.keys() == {"time", "event", "run", "round", "users", "refused", "seconds"}
+    text = shuffler.log.read_text()
+    last = [event for event in events if event["event"] == "released"][-1]
+    assert (last["run"], last["round"], last["users"], last["refused"]) == (RUN, number, 8, {})
+    assert not [sender for sender in small.policy.senders if sender in text]
+    assert not [budget for budget in BUDGETS if str(budget)[2:] in text]
+    assert TOKEN not in text
+    for row in LEVELS:
+        assert str(row.tolist())[1:-1] not in text
+        assert row.tobytes().hex() not in text
+    assert small.shuffler.private_bytes_raw().hex() not in text
+
+
+def test_what_the_ledger_keeps(shuffler, small):
+    """Who took part, and the sum of what they said: no report."""
+    number = shuffler.next_round()
+    assert closes(shuffler, small, number)
+    senders = shuffler.rows("select sender from participants where round = ? order by sender", number)
+    assert [sender.hex() for (sender,) in senders] == sorted(small.policy.senders)
+    ((release,),) = shuffler.rows("select release from rounds where round = ?", number)
+    assert release == shuffler.get(number).content
+    assert not np.isin([row.tobytes() in release for row in LEVELS], True).any()
+
+
+def test_it_stops_when_told(shuffler, small):
+    """What was released is there after an orderly end as well."""
+    number = shuffler.next_round()
+    assert closes(shuffler, small, number)
+    release = shuffler.get(number).content
+    shuffler.http.close()
+    shuffler.http = shuffler.client()
+    shuffler._process.send_signal(signal.SIGTERM)
+    shuffler._process.wait()
+    shuffler.start()
+    assert shuffler.get(number).content == release
