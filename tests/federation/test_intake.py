@@ -25,6 +25,12 @@ def unsigned(report):
     return report[:-SIGNATURE]
 
 
+def flipped(report, place):
+    changed = bytearray(report)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
 def with_round(report, number):
     return report[:22] + number.to_bytes(4, "little") + report[26:]
 
@@ -55,8 +61,8 @@ def weak_point(small, user):
 # name -> what the attacker puts into the batch in the name of a user, and what it is refused for.
 ATTACKS = {
     "signed by another": (lambda s, u: resigned(unsigned(s.report(u)), s.keys[(u + 1) % 8]), "signature"),
-    "signature flipped": (lambda s, u: s.report(u)[:-1] + bytes([s.report(u)[-1] ^ 1]), "signature"),
-    "seal flipped": (lambda s, u: s.report(u)[:100] + b"\0\0\0\0" + s.report(u)[104:], "signature"),
+    "signature flipped": (lambda s, u: flipped(s.report(u), -1), "signature"),
+    "seal flipped": (lambda s, u: flipped(s.report(u), 130), "signature"),
     "unregistered": (lambda s, u: s.report(u, key=Ed25519PrivateKey.generate()), "unregistered"),
     "another round": (lambda s, u: s.report(u, number=2), "wrong-round"),
     "another run": (lambda s, u: s.report(u, run=OTHER_RUN), "wrong-run"),
