@@ -6,6 +6,26 @@ import logging
 import sys
 import time
 import traceback
+from collections import Counter
+
+
+class RareLog:
+    """Counts events by reason, and logs a count when it is a power of two: nobody can flood the disk with refusals.
+
+    Args:
+        event: What is counted.
+    """
+
+    def __init__(self, event: str) -> None:
+        self._event = event
+        self._counts: Counter[str] = Counter()
+
+    def count(self, reason: str, **facts: object) -> None:
+        """Count one more."""
+        self._counts[reason] += 1
+        count = self._counts[reason]
+        if count & (count - 1) == 0:
+            log(self._event, reason=reason, count=count, **facts)
 
 
 def log(event: str, **facts: object) -> None:

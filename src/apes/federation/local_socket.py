@@ -10,17 +10,19 @@ import os
 import socket
 import stat
 import struct
-from collections import Counter
+import time
 from pathlib import Path
 
 from apes.errors import DataError
 from apes.federation.vault import Refusal, Refused, Request, Vault
-from apes.json_logs import log
+from apes.json_logs import RareLog, log
 
 VERSION = 1
 _LENGTH = struct.Struct("<I")
 _LARGEST_HEADER = 1024
+# Who asks or takes an answer too slowly is hung up on, so that nobody keeps others from asking.
 _SECONDS_TO_ASK = 30.0
+_SECONDS_TO_TAKE = 300.0
 # A path in a Unix socket's address has at most 107 bytes on Linux.
 _LONGEST_PATH = 103
 
@@ -37,7 +39,7 @@ class VaultSocket:
 
     def __init__(self, path: Path, vault: Vault, largest_weights: int, mode: int = 0o600) -> None:
         self._path, self._vault, self._largest = path, vault, largest_weights
-        self._refused: Counter[str] = Counter()
+        self._refused = RareLog("refused")
         self._listener = _listen(path, mode)
 
     def serve(self) -> None:
@@ -45,7 +47,6 @@ class VaultSocket:
         while True:
             connection, _ = self._listener.accept()
             with connection:
-                connection.settimeout(_SECONDS_TO_ASK)
                 with contextlib.suppress(OSError):
                     self._serve_one(connection)
 
@@ -54,23 +55,24 @@ class VaultSocket:
             request = self._read(connection)
             answer = self._vault.answer(request)
         except Refused as refused:
-            self._count(refused.reason)
+            self._refused.count(refused.reason.value)
             connection.sendall(b"\x01" + refused.reason.value.encode())
         except OSError:
             raise
         # Whatever else goes wrong inside may depend on the data, so not a word of it leaves.
         except Exception as error:
             log("internal", kind=type(error).__name__)
-            self._count(Refusal.INTERNAL)
+            self._refused.count(Refusal.INTERNAL.value)
             connection.sendall(b"\x01" + Refusal.INTERNAL.value.encode())
         else:
             log("answered", run=request.run, round=request.round)
-            connection.settimeout(None)
+            connection.settimeout(_SECONDS_TO_TAKE)
             connection.sendall(b"\x00" + answer)
 
     def _read(self, connection: socket.socket) -> Request:
-        header = _read_frame(connection, _LARGEST_HEADER)
-        weights = _read_frame(connection, self._largest)
+        end = time.monotonic() + _SECONDS_TO_ASK
+        header = _read_frame(connection, _LARGEST_HEADER, end)
+        weights = _read_frame(connection, self._largest, end)
         try:
             fields = json.loads(header)
             version, run, number, plan = (fields.pop(name) for name in ("version", "run", "round", "plan"))
@@ -80,13 +82,6 @@ class VaultSocket:
         if fields or not known or version != VERSION:
             raise Refused(Refusal.REQUEST)
         return Request(run, number, plan, weights)
-
-    def _count(self, reason: Refusal) -> None:
-        """Count a refusal, and log it when its count is a power of two, so that nobody can flood the disk."""
-        self._refused[reason.value] += 1
-        count = self._refused[reason.value]
-        if count & (count - 1) == 0:
-            log("refused", reason=reason.value, count=count)
 
 
 def _listen(path: Path, mode: int) -> socket.socket:
@@ -108,16 +103,17 @@ def _listen(path: Path, mode: int) -> socket.socket:
     return listener
 
 
-def _read_frame(connection: socket.socket, largest: int) -> bytes:
-    (length,) = _LENGTH.unpack(_read_exactly(connection, _LENGTH.size))
+def _read_frame(connection: socket.socket, largest: int, end: float) -> bytes:
+    (length,) = _LENGTH.unpack(_read_exactly(connection, _LENGTH.size, end))
     if length > largest:
         raise Refused(Refusal.REQUEST)
-    return _read_exactly(connection, length)
+    return _read_exactly(connection, length, end)
 
 
-def _read_exactly(connection: socket.socket, size: int) -> bytes:
+def _read_exactly(connection: socket.socket, size: int, end: float) -> bytes:
     data = bytearray()
     while len(data) < size:
+        connection.settimeout(max(end - time.monotonic(), 1e-3))
         piece = connection.recv(min(size - len(data), 1 << 20))
         if not piece:
             raise Refused(Refusal.REQUEST)

@@ -114,14 +114,17 @@ class Trial:
             show(entry)
 
     def down(self) -> list[str]:
-        """Stop every party that runs, couriers first; return their names."""
+        """Stop every party that runs; return their names."""
+        # What a SuperLink started may have outlived it.
+        authority = f"--root-certificates {self.layout.superlink / 'authority.pem'}"
+        for name, program in (("analyzer", "flwr-serverapp"), ("superexec", "flower-superexec")):
+            self.processes.adopt(name, program, authority)
         running = list(self.processes.all())
-        # SuperNodes sign off at the SuperLink, so they go first.
-        order = [[name for name in running if name.startswith("node-")], ["superlink"]]
-        order.append([name for name in running if name not in order[0] + order[1]])
-        for names in order:
-            self.processes.stop(names)
-        return running
+        # The analyzer goes first, lest it close a round with the few who are still there; SuperNodes sign off at the
+        # SuperLink, so they go before it.
+        for kind in ("analyzer", "node", "superlink", ""):
+            self.processes.stop([name for name in self.processes.all() if name.startswith(kind)])
+        return [name for name in running if not name.startswith("superexec")]
 
     def flwr(self, *arguments: str) -> dict[str, object]:
         """Run Flower's command line and return its answer."""

@@ -1,7 +1,6 @@
 """A vault's ledger: what was answered in which round, and what it cost each user; on the disk before it leaves."""
 
 import math
-import sqlite3
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -80,6 +79,3 @@ class VaultLedger:
     def close(self) -> None:
         """Close the database."""
         self._database.close()
-
-
-LedgerError = sqlite3.Error

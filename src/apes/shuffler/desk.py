@@ -5,17 +5,20 @@ import hashlib
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, AsyncIterator
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from apes.envelope import envelope_size
 from apes.frames import FrameReader
-from apes.json_logs import log
+from apes.json_logs import RareLog, log
 from apes.shuffler.intake import Intake, Refusal
 from apes.shuffler.ledger import Closed, ShufflerLedger
 from apes.shuffler.metrics import Metrics
 from apes.shuffler.policy import Policy
+
+# The lock of a round is held while its batch comes in.
+_SECONDS_FOR_A_PIECE = 60.0
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a failure of ours
@@ -44,6 +47,7 @@ class Desk:
     def __init__(self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger) -> None:
         self._policy, self._key, self._ledger = policy, key, ledger
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._refused = RareLog("refused")
         self.metrics = Metrics()
 
     async def release(self, run: str, number: int) -> bytes:
@@ -77,7 +81,7 @@ class Desk:
     def count_refusal(self, refused: Refused) -> None:
         """Note that a request was refused."""
         self.metrics.add("apes_requests_refused_total", reason=refused.reason)
-        log("refused", reason=refused.reason, **refused.details)
+        self._refused.count(refused.reason, **refused.details)
 
     async def _find(self, run: str, number: int) -> Closed | None:
         try:
@@ -90,11 +94,7 @@ class Desk:
         began = time.perf_counter()
         intake, digest = Intake(self._policy, run, number, self._key), hashlib.sha256()
         reader = FrameReader(envelope_size(self._policy.dimensions))
-        received, most = 0, self._most_bytes()
-        async for piece in stream:
-            received += len(piece)
-            if received > most:
-                raise Refused(413, "size", f"a batch has at most {most} bytes here")
+        async for piece in self._limited(stream):
             digest.update(piece)
             reports = list(reader.feed(piece))
             if reports:
@@ -123,15 +123,29 @@ class Desk:
 
     async def _again(self, closed: Closed, number: int, stream: AsyncIterable[bytes]) -> bytes:
         digest = hashlib.sha256()
-        async for piece in stream:
+        async for piece in self._limited(stream):
             digest.update(piece)
         if digest.digest() != closed.batch_sha256:
             raise Refused(409, "round-closed", f"round {number} was closed by another batch; ask for its release")
         return closed.release
 
-    def _most_bytes(self) -> int:
-        """Twice what honest senders can fill, and some room for rubbish."""
-        return 2 * len(self._policy.senders) * (4 + envelope_size(self._policy.dimensions)) + (16 << 20)
+    async def _limited(self, stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """Pass a batch on, as long as it keeps coming and is not absurdly large."""
+        # Twice what honest senders can fill, and some room for rubbish.
+        most = 2 * len(self._policy.senders) * (4 + envelope_size(self._policy.dimensions)) + (16 << 20)
+        pieces, received = aiter(stream), 0
+        while True:
+            try:
+                async with asyncio.timeout(_SECONDS_FOR_A_PIECE):
+                    piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise Refused(408, "slow", f"nothing came for {_SECONDS_FOR_A_PIECE:g} seconds") from None
+            received += len(piece)
+            if received > most:
+                raise Refused(413, "size", f"a batch has at most {most} bytes here")
+            yield piece
 
     def _check(self, run: str, number: int) -> None:
         if run not in self._policy.runs:

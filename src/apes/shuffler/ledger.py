@@ -1,6 +1,5 @@
 """The shuffler's ledger: what was released, once and for ever; on the disk before anybody hears of it."""
 
-import sqlite3
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -73,6 +72,3 @@ class ShufflerLedger:
     def close(self) -> None:
         """Close the database."""
         self._database.close()
-
-
-LedgerError = sqlite3.Error
