@@ -49,10 +49,11 @@ def trial(small_digits, tmp_path_factory):
 def test_a_shuffler_killed_in_mid_round_goes_on_from_its_ledger(trial):
     go_on(trial)
     before = next_round(trial)
+    wait("a report", lambda: any(len(before) + 1 in answered for answered, _ in vaults(trial).values()))
     kill(trial, "shuffler")
     # Everybody has reported, and there is nobody to take it.
-    wait("reports", lambda: all(len(before) + 1 in answered for answered, _ in vaults(trial).values()))
-    assert len(trial.metrics()) == len(before)
+    wait("all reports", lambda: all(len(before) + 1 in answered for answered, _ in vaults(trial).values()))
+    assert trial.metrics() == before
     trial.start(["shuffler"])
     wait_for_rounds(trial, len(before) + 2)
     assert trial.metrics()[: len(before)] == before

@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect
 
 from apes.shuffler.desk import Desk, Refused
 
-ROUND = "/v1/runs/{run}/rounds/{number:int}"
+ROUND = "/v1/runs/{run}/rounds/{number}"
 _BYTES = "application/octet-stream"
 
 
