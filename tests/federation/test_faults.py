@@ -181,7 +181,7 @@ def test_up_killed_leaves_nothing_that_down_does_not_stop_and_up_goes_on(trial, 
     left = family(trial)
     assert len(left) > 2 * DEVICES + 2
     stopped = json.loads(apes("down", folder))["stopped"]
-    assert set(stopped) == {"analyzer-0001", "shuffler", "superlink", *trial.vaults, *trial.nodes}
+    assert set(stopped) == {"shuffler", "superlink", *trial.vaults, *trial.nodes}
     assert not [pid for pid in left if is_running(pid)]
     assert not of_folder(folder)
     assert json.loads(apes("down", folder))["stopped"] == []

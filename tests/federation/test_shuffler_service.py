@@ -342,7 +342,7 @@ def test_logs_tell_counts_and_no_values(shuffler, small):
         if event["event"] == "refused":
             counts = event.keys() - {"time", "event", "reason"}
             assert event["reason"] in reasons
-            assert counts <= {"accepted", "needed"} | {reason.value for reason in Refusal}
+            assert counts <= {"count", "accepted", "needed"} | {reason.value for reason in Refusal}
             assert all(type(event[name]) is int for name in counts)
         elif event["event"] == "released":
             assert event.keys() == {"time", "event", "run", "round", "users", "refused", "seconds"}

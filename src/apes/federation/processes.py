@@ -58,14 +58,6 @@ class Processes:
         self._remember({**self.all(), name: started})
         return started
 
-    def adopt(self, name: str, *words: str) -> None:
-        """Remember processes that others started: those whose command lines have all these words."""
-        answer = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,args="], capture_output=True, text=True, check=False)
-        lines = [line.split(maxsplit=1) for line in answer.stdout.splitlines()]
-        found = [int(line[0]) for line in lines if all(word in line[-1] for word in words)]
-        for count, pid in enumerate(found, 1):
-            self._remember({**self.all(), f"{name}-{count:04d}": Started(pid, _began(pid))})
-
     def log(self, name: str) -> Path:
         """The log of a process."""
         return self._logs / f"{name}.log"
@@ -80,10 +72,12 @@ class Processes:
             raise DataError(f"{self._file} is damaged ({error}); stop the processes by hand and remove it") from None
 
     def is_alive(self, name: str) -> bool:
-        """Whether a process runs."""
-        self._reap(name)
+        """Whether a process runs; of one that does not, nothing remains that its own children could take for it."""
         started = self.all().get(name)
-        return started is not None and started.is_alive
+        if started is not None and started.is_alive:
+            return True
+        self._reap(name, wait=True)
+        return False
 
     def stop(self, names: list[str], how: signal.Signals = signal.SIGTERM) -> None:
         """Stop processes and everything they started; what does not go is killed."""
