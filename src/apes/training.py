@@ -26,7 +26,7 @@ from apes.population import InMemoryPopulation, Population
 from apes.randomness import SimulationSource
 from apes.shuffler.shuffle import Collector
 
-_USERS_AT_ONCE = 128
+_USERS_AT_ONCE = 64
 # Tallies of the shuffler are 16 bits wide.
 _MOST_USERS_AT_ONCE = 2**16 - 1
 

@@ -206,8 +206,8 @@ def _as_block(updates: NDArray[np.float32], users: int) -> NDArray[np.float32]:
         return np.ascontiguousarray(updates, dtype=np.float32)
 
 
-# 256 blocks of 128 users and 256 levels take 64 MB; a larger population builds its tables anew every round.
-@lru_cache(maxsize=256)
+# 512 blocks of 64 users and 256 levels take 64 MB; a larger population builds its tables anew every round.
+@lru_cache(maxsize=512)
 def _kept_thresholds(budgets: bytes, levels: int) -> NDArray[np.uint64]:
     table = acceptance_thresholds(np.frombuffer(budgets), levels)
     table.setflags(write=False)

@@ -58,6 +58,14 @@ class Processes:
         self._remember({**self.all(), name: started})
         return started
 
+    def adopt(self, name: str, *words: str) -> None:
+        """Remember processes that others started: those whose command lines have all these words."""
+        answer = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,args="], capture_output=True, text=True, check=False)
+        lines = [line.split(maxsplit=1) for line in answer.stdout.splitlines()]
+        found = [int(line[0]) for line in lines if all(word in line[-1] for word in words)]
+        for count, pid in enumerate(found, 1):
+            self._remember({**self.all(), f"{name}-{count:04d}": Started(pid, _began(pid))})
+
     def log(self, name: str) -> Path:
         """The log of a process."""
         return self._logs / f"{name}.log"

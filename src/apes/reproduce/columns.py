@@ -7,6 +7,8 @@ from apes.reproduce.setting import Setting
 
 PUBLISHED = "as published"
 OURS = "ours"
+CLIP = 0.1
+"""The authors' clip bound."""
 
 # From the authors' public experiments: unit-norm images, labels (u + j) mod 10, FedProx, continuous reports.
 _AS_PUBLISHED: dict[str, Any] = {
@@ -17,10 +19,10 @@ _AS_PUBLISHED: dict[str, Any] = {
     "local_learning_rate": 1.0,
     "mu": 0.01,
     "learning_rate": 1.0,
-    "clip": 0.1,
+    "clip": CLIP,
 }
 # Our defaults, on the authors' split: gradients, coded reports, a step as large as the noise allows, averaged models.
-_OURS: dict[str, Any] = {"split": "label", "clip": 0.1}
+_OURS: dict[str, Any] = {"split": "label", "clip": CLIP}
 
 _CLIP_LAPLACE = ("apes", "s-apes", "s-apes-threshold")
 

@@ -54,9 +54,16 @@ class Experiment:
     draw: Callable[[Figures], Figure] | None = None
 
 
-def accuracies(parts: Iterable[Part], result: Results) -> dict[str, Any]:
-    """Accuracy in per cent of several runs of one cell: each, mean and spread (sample standard deviation)."""
-    runs = [100 * float(result(part)["accuracy"]) for part in parts]
+def accuracies(parts: Iterable[Part], result: Results, rounds: int | None = None) -> dict[str, Any]:
+    """Accuracy in per cent of several runs of one cell: each, mean and spread (sample standard deviation).
+
+    Args:
+        parts: The runs.
+        result: Where their results are.
+        rounds: After how many rounds; by default after all of them.
+    """
+    last = -1 if rounds is None else rounds - 1
+    runs = [100 * float(result(part)["accuracy_by_round"][last]) for part in parts]
     return {"runs": runs, "mean": mean(runs), "spread": stdev(runs) if len(runs) > 1 else 0.0}
 
 
@@ -68,3 +75,8 @@ def spread(cell: dict[str, Any]) -> str:
 def signed(difference: float) -> str:
     """A difference with its sign."""
     return f"{difference:+.2f}"
+
+
+def below(gap: float) -> str:
+    """How far something lies below another, in points, as text; a negative gap is above it."""
+    return f"{abs(gap):.2f} points {'below' if gap >= 0 else 'above'}"

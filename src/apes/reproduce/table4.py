@@ -4,7 +4,7 @@ from typing import Any
 
 from apes.reproduce.cells import cell
 from apes.reproduce.columns import OURS, PUBLISHED
-from apes.reproduce.experiment import Experiment, Figures, Results, Table, accuracies, signed, spread
+from apes.reproduce.experiment import Experiment, Figures, Results, Table, accuracies, below, signed, spread
 from apes.reproduce.paper import ACCURACY, EPSILON_UC, LAW_NAMES, LAWS, NAMES, NON_PRIVATE
 from apes.reproduce.parts import Part
 from apes.reproduce.privacy import bounds_part, epsilon_uc, user_part
@@ -130,7 +130,7 @@ def _caption(figures: Figures) -> str:
     return (
         f"With our settings {figures['cells_above_the_paper']} of {figures['cells']} private cells are above the "
         f"paper's "
-        f"accuracy at the same budgets, and APES is {figures['gap_to_non_private_uniform2']:.2f} points below training "
+        f"accuracy at the same budgets, and APES is {below(figures['gap_to_non_private_uniform2'])} training "
         f"without noise under Uniform2. As published, APES comes to {min(clipped):.1f} to {max(clipped):.1f} % (the "
         f"paper: "
         f"78.3 to 80.0), Laplace reports to {min(laplace):.1f} to {max(laplace):.1f} % (63.8 to 77.5). " + _REASON
