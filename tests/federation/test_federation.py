@@ -177,6 +177,19 @@ def held(memory, messages):
     return any(message[place : place + 24] in memory for message in messages for place in places)
 
 
+@pytest.mark.parametrize("missing", ["httpx", "fastapi", "uvicorn"])
+def test_without_the_extra_it_says_what_to_install(missing, tmp_path):
+    code = f"import sys; sys.modules[{missing!r}] = None; from apes.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "federation", "init", str(tmp_path / "f"), "--devices", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{missing} is not installed; get it with: pip install 'apes-fl[flower]'" in done.stderr
+
+
 class TestAnalyzerSees:
     """The lines of the analyzer in docs/guarantees.md."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -269,3 +270,17 @@ def test_counters_are_exact(small, ledger):
     assert "apes_reports_accepted_total 12345678\n" in desk.metrics.text()
     with pytest.raises(KeyError):
         desk.metrics.add("apes_unheard_of_total")
+
+
+def test_a_million_coordinates(small):
+    """A report of a large model is sealed, opened and counted like any other."""
+    dimensions = 1_000_000
+    policy = replace(small.policy, dimensions=dimensions)
+    levels = np.random.default_rng(3).integers(0, 16, (3, dimensions), dtype=np.uint8)
+    intake = Intake(policy, RUN, 1, small.shuffler)
+    intake.take([small.report(user, levels=levels[user]) for user in range(3)])
+    counts = intake.release().batch.counts
+    assert intake.refused == {}
+    assert (counts[np.arange(dimensions), levels[0]] >= 1).all()
+    assert (counts @ np.arange(16) == levels.sum(axis=0)).all()
+    assert (counts.sum(axis=1) == 3).all()

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -94,11 +95,14 @@ class Desk:
         began = time.perf_counter()
         intake, digest = Intake(self._policy, run, number, self._key), hashlib.sha256()
         reader = FrameReader(envelope_size(self._policy.dimensions))
-        async for piece in self._limited(stream):
-            digest.update(piece)
-            reports = list(reader.feed(piece))
-            if reports:
-                await asyncio.to_thread(intake.take, reports)
+        loop = asyncio.get_running_loop()
+        # One thread for a round: counts are kept a thread, and a large model's are large.
+        with ThreadPoolExecutor(1) as worker:
+            async for piece in self._limited(stream):
+                digest.update(piece)
+                reports = list(reader.feed(piece))
+                if reports:
+                    await loop.run_in_executor(worker, intake.take, reports)
         if not reader.is_complete:
             intake.refused[Refusal.MALFORMED.value] += 1
         for reason, count in intake.refused.items():
