@@ -17,6 +17,7 @@ from apes.client.continuous_draw import (
     _invert_tails,
     _signed_tails,
     draw_clip_laplace,
+    draw_clip_laplace_at_zero,
     draw_laplace,
 )
 from apes.laws import ClipLaplace, Laplace
@@ -178,3 +179,14 @@ def test_both_loops_of_clip_laplace_agree(epsilon):
     _signed_tails(locations, epsilon, clip, draws)
     _invert_tails(locations, epsilon, clip, draws, reports[1])
     assert np.abs(reports[0] - reports[1]).max() <= clip * (2.0**-23 + 1e-11)
+
+
+@pytest.mark.parametrize("first", [0, 1, 8191])
+def test_draws_at_zero_are_those_of_updates_of_zero_to_the_bit(first):
+    budgets = np.array([1e-9, 1e-4, 0.05, 0.5, 1.0, 3.0, 44.0, 699.0, 701.0, 1e6])
+    out = np.full((budgets.size, 1001), np.nan, dtype=np.float32)
+    draw_clip_laplace_at_zero(budgets, 0.1, (7, first, STREAM), SOURCE.key, out)
+    general = drawn(draw_clip_laplace, np.zeros(out.shape), budgets, 0.1, 7, first)
+    # All but the sign of a draw that rounds to 0.
+    assert (out == general).all()
+    assert np.abs(out).max() <= np.float32(0.1)

@@ -64,6 +64,23 @@ def draw_clip_laplace(
 
 
 @compiled
+def draw_clip_laplace_at_zero(
+    budgets: NDArray[np.float64], clip: float, address: Address, key: Key, out: NDArray[np.float32]
+) -> None:
+    """Draw CLap(0, 2C / epsilon, C): what `draw_clip_laplace` gives for updates of 0, to the bit, in less time."""
+    first_user, first, stream = address
+    width = out.shape[1]
+    buffer, zeros = np.empty(2 * (width // 2 + 2)), np.zeros(width, dtype=np.float32)
+    for u in range(out.shape[0]):
+        _centred_uniforms(np.uint64(first_user + u), first, stream, key, buffer)
+        draws = buffer[first % 2 :]
+        if _SMALL < budgets[u] < _LARGE:
+            _invert_at_zero(budgets[u], clip, draws, out[u])
+        else:
+            _invert_extreme(zeros, budgets[u], clip, draws, out[u])
+
+
+@compiled
 def draw_laplace(
     updates: NDArray[np.float32],
     budgets: NDArray[np.float64],
@@ -124,6 +141,16 @@ def _invert_tails(
         g = min(max(np.float64(updates[i]), -clip), clip)
         z = g + math.copysign(scale * log(abs(tails[i])), tails[i])
         out[i] = np.float32(min(max(z, -clip), clip))
+
+
+@compiled
+def _invert_at_zero(e: float, clip: float, draws: NDArray[np.float64], out: NDArray[np.float32]) -> None:
+    """Draws around 0, where both tails of `_signed_tails` are half (1 - |c|) + exp(-e / 2)."""
+    middle, scale = math.exp(-e / 2), 2 * clip / e
+    half = 1.0 - middle
+    for i in range(out.size):
+        distance = -scale * log(half * (1.0 - abs(draws[i])) + middle)
+        out[i] = np.float32(math.copysign(min(distance, clip), draws[i]))
 
 
 @compiled

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.client.coded_draw import draw_codes
-from apes.client.continuous_draw import draw_clip_laplace, draw_laplace
+from apes.client.continuous_draw import draw_clip_laplace, draw_clip_laplace_at_zero, draw_laplace
 from apes.client.device_draw import draw_codes_on_device
 from apes.client.padding_draw import draw_padding
 from apes.errors import ParameterError
@@ -137,7 +137,10 @@ class ContinuousClipLaplace:
         self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource
     ) -> NDArray[np.float32]:
         """Values of perturbed zeros."""
-        return self.draw(np.zeros((tables.size, width), dtype=np.float32), tables, place, source)
+        out = np.empty((tables.size, width), dtype=np.float32)
+        address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
+        draw_clip_laplace_at_zero(tables, self.clip, address, source.key, out)
+        return out
 
 
 @dataclass(frozen=True)

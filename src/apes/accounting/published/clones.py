@@ -21,7 +21,7 @@ _ROUNDING = 1e-10
 # exp(t) - 1 multiplies a probability that is 0 long before t gets here; keeps the product off inf * 0.
 _LARGEST_EXPONENT = 700.0
 # Numbers of clones from which the epsilon is guessed, before all of them are counted.
-_SAMPLES = 200
+_SAMPLES = 2000
 
 
 def fmt22_closed(budgets: Array, delta: float) -> float:

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 # How closely the crossing is found, relative to it; the answer is then a step of that size on the safe side.
 _PRECISION = 1e-12
 # How far, as a factor, a guess may be off.
-_NEAR = 1.01
+_NEAR = 1.001
 
 
 def smallest_epsilon(
@@ -16,7 +16,7 @@ def smallest_epsilon(
 ) -> float:
     """Return an epsilon in [0, epsilon0] with delta_at(epsilon) <= delta, the smallest up to some 1e-12 of itself.
 
-    A guess that is right to a hundredth saves most of the evaluations; a wrong one only costs two.
+    A guess that is right to a thousandth saves most of the evaluations; a wrong one only costs two.
 
     The answer was evaluated and found below delta, except epsilon0, which needs no theorem: reports of epsilon0-LDP
     are (epsilon0, 0)-DP. So it is on the safe side even if the curve does not fall.
