@@ -17,7 +17,7 @@ from apes.cli_convergence import converge_command
 from apes.cli_federation import federation_app, shuffler_command, vault_command
 from apes.cli_reproduce import reproduce_command
 from apes.cli_shared import Json, says_what_went_wrong
-from apes.data import NAMES, Dataset, download, load
+from apes.data import NAMES, Dataset, download
 from apes.errors import ParameterError
 from apes.models import LogisticRegression
 from apes.options import make_plan, with_plan_options
@@ -69,8 +69,7 @@ def train_command(
         raise ParameterError(f"out must be left out: --resume goes on in its own folder; got {str(out)!r}")
     earlier = None if resume is None else RunFolder.open(resume)
     plan = make_plan(choices, None if earlier is None else earlier.plan)
-    with display.steps("making the digits", "images") as progress:
-        dataset = load(plan.data, data_dir=data_dir, normalise=plan.normalise, progress=progress)
+    dataset = display.dataset(plan, data_dir)
     folder = earlier
     if folder is None and out is not None:
         folder = RunFolder.create(out, plan, dataset.provenance)

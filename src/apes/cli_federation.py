@@ -11,7 +11,6 @@ import typer
 
 from apes import display
 from apes.cli_shared import Json, says_what_went_wrong
-from apes.data import load
 from apes.errors import ParameterError
 from apes.options import make_plan, with_plan_options
 
@@ -60,8 +59,7 @@ def init_command(
         if choices.setdefault("users", devices) != devices:
             raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
     plan = make_plan(choices, None)
-    with display.steps("making the digits", "images") as progress:
-        dataset = load(plan.data, data_dir=data_dir, normalise=plan.normalise, progress=progress)
+    dataset = display.dataset(plan, data_dir)
     with display.steps("making keys", "users") as progress:
         federation = set_up(
             folder,
@@ -103,8 +101,7 @@ def invite_command(
     from apes.federation.terms import Terms
 
     plan = make_plan(choices, None)
-    with display.steps("making the digits", "images") as progress:
-        dataset = load(plan.data, data_dir=data_dir, normalise=plan.normalise, progress=progress)
+    dataset = display.dataset(plan, data_dir)
     servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
     admits, run = Range(smallest_budget, largest_budget, smallest_cohort), secrets.token_hex(RUN_BYTES)
     terms = Terms(plan, dataset.train_images.shape[1], dataset.classes)
@@ -124,7 +121,8 @@ def join_command(
     as_json: Json = False,
 ) -> None:
     """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
-    from apes.federation.parties import CARD, join, new_folder, read_arrays
+    from apes.federation.parties import CARD, join, new_folder
+    from apes.federation.vault_file import read_arrays
 
     arrays = read_arrays(data)
     with new_folder(folder) as part:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -9,6 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from apes.analysis import RoundMetrics
+from apes.data import Dataset, load
+from apes.plan import Plan
 
 console = Console(stderr=True)
 
@@ -26,6 +29,12 @@ def steps(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     ) as progress:
         task = progress.add_task(what, total=None, visible=False)
         yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
+
+
+def dataset(plan: Plan, data_dir: Path | None) -> Dataset:
+    """Load a plan's data, with a bar if it has to be made."""
+    with steps("making the digits", "images") as progress:
+        return load(plan.data, data_dir=data_dir, normalise=plan.normalise, progress=progress)
 
 
 @contextmanager

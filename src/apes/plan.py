@@ -203,12 +203,18 @@ class Plan:
             return f"{self._sparsifier_name} couples a user's coordinates"
         return None
 
+    @property
+    def central_delta(self) -> float:
+        """Delta of the certified central guarantee."""
+        return 1 / (10 * self.users) if self.delta is None else self.delta
+
     def accountant(self, dimensions: int) -> Accountant | None:
         """What charges the rounds, or None where nothing central is certified (see `why_not_certified`)."""
         if self.why_not_certified is not None:
             return None
-        delta = 1 / (10 * self.users) if self.delta is None else self.delta
-        return Accountant(dimensions, delta, self.coded_levels, expected_rounds=self.rounds, target=self.target_epsilon)
+        return Accountant(
+            dimensions, self.central_delta, self.coded_levels, expected_rounds=self.rounds, target=self.target_epsilon
+        )
 
     def event(self, number: int, budgets: NDArray[np.float64], dimensions: int) -> Event:
         """What round ``number`` releases, for the accountant."""

@@ -38,7 +38,7 @@ class VaultSocket:
     """
 
     def __init__(self, path: Path, vault: Vault, largest_weights: int, mode: int = 0o600) -> None:
-        self._path, self._vault, self._largest = path, vault, largest_weights
+        self._vault, self._largest = vault, largest_weights
         self._refused = RareLog("refused")
         self._listener = _listen(path, mode)
 

@@ -7,7 +7,6 @@ SuperLink and analyzer hold nothing but a TLS key and a token, and go to whoever
 import io
 import secrets
 import shutil
-import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -212,20 +211,6 @@ def admit(folder: Path, cards: Iterable[Card]) -> Policy:
         write_bytes(nodes / f"node-{number:04d}.pub", card.node.encode())
     write_settings(layout.shuffler / "policy.json", policy)
     return policy
-
-
-def read_arrays(data: Path) -> dict[str, NDArray[Any]]:
-    """Read what a device or silo brings along, see `join`.
-
-    Raises:
-        DataError: If the file is not such an archive.
-    """
-    try:
-        with data.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in ("features", "labels", "offsets", "budgets")}
-            return arrays | ({"allowances": stored["allowances"]} if "allowances" in stored else {})
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{data} cannot be read: {error}") from None
 
 
 def _archive(arrays: dict[str, NDArray[Any]]) -> bytes:

@@ -64,7 +64,10 @@ class ShuffledMean(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Run the rounds that are left; a round with too few reports is tried again."""
+        """Run the rounds that are left; a round with too few reports is tried again.
+
+        Only ``num_rounds`` is heeded of what Flower foresees besides: the rest is the analyst's settings.
+        """
         self.summary()
         _wait_for_nodes(grid, self._analyst.settings.nodes)
         arrays, failed = initial_arrays, 0

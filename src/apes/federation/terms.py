@@ -82,8 +82,7 @@ class Terms:
 
     def accountant(self) -> Accountant:
         """What charges the rounds, for whoever took part; the target is for the caller to keep."""
-        delta = 1 / (10 * self.plan.users) if self.plan.delta is None else self.plan.delta
-        return Accountant(self.dimensions, delta, self.levels, expected_rounds=self.plan.rounds)
+        return Accountant(self.dimensions, self.plan.central_delta, self.levels, expected_rounds=self.plan.rounds)
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class Vault:
         ledger: What was answered and spent.
 
     Guarantee:
-        For every user, run and round at most one report is ever drawn; what it costs is on the disk before it leaves;
+        For every user, run and round at most one report ever leaves; what it costs is on the disk before it leaves;
         nobody's spending exceeds their allowance. Nothing but sealed reports and words of `Refusal` comes out.
     """
 

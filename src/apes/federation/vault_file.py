@@ -3,10 +3,12 @@
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from numpy.typing import NDArray
 
 from apes.envelope import RUN_BYTES
 from apes.errors import DataError, ParameterError
@@ -69,12 +71,13 @@ def open_vault(file: Path) -> VaultSocket:
 
 def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
     """Read what a vault guards, checked against the terms."""
+    arrays = read_arrays(data)
+    if "allowances" not in arrays:
+        raise DataError(f"{data} cannot be read: it holds no allowances")
     try:
-        with data.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in ("features", "labels", "offsets", "budgets", "allowances")}
         secrets = keys.read_bytes()
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{data} or {keys} cannot be read: {error}") from None
+    except OSError as error:
+        raise DataError(f"{keys} cannot be read: {error}") from None
     try:
         population = InMemoryPopulation(arrays["features"], arrays["labels"], arrays["offsets"], arrays["budgets"])
     except ParameterError as error:
@@ -86,3 +89,17 @@ def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
         raise DataError(f"{keys} must hold {KEY_BYTES} bytes a user, got {len(secrets)}")
     signing = [Ed25519PrivateKey.from_private_bytes(piece) for piece in pieces]
     return Holdings(population, signing, np.asarray(arrays["allowances"], dtype=np.float64))
+
+
+def read_arrays(data: Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a vault's users: ``features``, ``labels``, ``offsets``, ``budgets``, perhaps ``allowances``.
+
+    Raises:
+        DataError: If the file is not such an archive.
+    """
+    try:
+        with data.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in ("features", "labels", "offsets", "budgets")}
+            return arrays | ({"allowances": stored["allowances"]} if "allowances" in stored else {})
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"{data} cannot be read: {error}") from None
