@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from apes.errors import ParameterError
-from apes.randomness import Purpose, SimulationSource, SystemSource, fill_uniform, philox
+from apes.randomness import Purpose, SimulationSource, SystemSource, philox
 
 FALSE_ALARM = 1e-6  # of a whole test, shared out among its comparisons
 LOW = np.uint64(0xFFFFFFFF)
@@ -140,19 +140,6 @@ def test_words_look_random_and_the_test_sees_bad_ones(test):
     for name, generator in BAD.items():
         bad = test(generator)
         assert min(bad) < FALSE_ALARM / len(bad), name
-
-
-def test_uniform_numbers_are_the_leading_bits_at_their_address():
-    source = SimulationSource(5, 9)
-    stream = source.stream(Purpose.CHOICE)
-    out = np.empty((3, 50), dtype=np.float32)
-    fill_uniform((70, 1001, stream), source.key, out)
-    users, indices = np.ogrid[70:73, 1001:1051]
-    expected = (reference((indices, 0, users, stream), source.key)[0] >> np.uint64(8)) / 2**24
-    assert (out == expected).all()
-    part = np.empty((1, 7), dtype=np.float32)
-    fill_uniform((72, 1010, stream), source.key, part)
-    assert (part[0] == out[2, 9:16]).all()
 
 
 def test_streams_and_keys_never_meet():

@@ -114,13 +114,13 @@ def _certified(plan: Plan, result: TrainingResult, accountant: Accountant | None
 
 def _summary(plan: Plan, result: TrainingResult, seconds: float, folder: RunFolder | None) -> dict[str, Any]:
     """What a run came to, as plain values."""
-    budgets, dimensions = result.population_budgets, result.events[-1].dimensions
+    budgets, event = result.population_budgets, result.events[-1]
     low, high = float(budgets.min()), float(budgets.max())
     return {
         "framework": plan.framework,
         "budgets": plan.budgets,
         "users": plan.users,
-        "dimensions": dimensions,
+        "dimensions": event.dimensions,
         "rounds": len(result.metrics),
         "clip": plan.clip,
         "levels": plan.coded_levels,
@@ -135,7 +135,10 @@ def _summary(plan: Plan, result: TrainingResult, seconds: float, folder: RunFold
         "seconds": seconds,
         "seconds_per_round": sorted(entry.seconds for entry in result.metrics)[len(result.metrics) // 2],
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "local_epsilon": {"coordinate": [low, high], "user": [dimensions * low, dimensions * high]},
+        "local_epsilon": {
+            "coordinate": [low, high],
+            "user": [event.coordinates_from_data * low, event.coordinates_from_data * high],
+        },
         "version": __version__,
         "out": None if folder is None else str(folder.path),
     }

@@ -147,6 +147,20 @@ def admit_command(
     typer.echo(json.dumps(said) if as_json else f"{said['users']} users admitted to {folder}")
 
 
+@federation_app.command("spent")
+@says_what_went_wrong
+def spent_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of a device or silo.")], as_json: Json = False
+) -> None:
+    """Show what each user of a vault has spent, and how many rounds are left; the vault may be running."""
+    from apes.federation.vault_account import read_accounts
+
+    accounts = [asdict(account) for account in read_accounts(folder)]
+    display.spent(accounts)
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder), "users": accounts}))
+
+
 @federation_app.command("up")
 @says_what_went_wrong
 def up_command(folder: Folder, as_json: Json = False) -> None:

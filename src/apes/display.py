@@ -14,6 +14,7 @@ from apes.data import Dataset, load
 from apes.plan import Plan
 
 console = Console(stderr=True)
+_USERS_SHOWN = 20
 
 
 @contextmanager
@@ -138,7 +139,6 @@ def trade(answer: dict[str, Any]) -> None:
 def summary(result: dict[str, Any]) -> None:
     """Print what a training run came to."""
     table = Table(show_header=False, box=None, title="[bold]Result", title_justify="left")
-    low, high = result["local_epsilon"]["coordinate"]
     rows = {
         "test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})",
         "trained": f"{result['framework']} on {result['data']}: {result['users']:,} users, "
@@ -146,7 +146,7 @@ def summary(result: dict[str, Any]) -> None:
         "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s a round, "
         f"{result['peak_memory_mb']:.0f} MB at the peak",
         "central privacy": _central_privacy(result["certified"]),
-        "local privacy": _local_privacy(result["framework"], low, high, result["dimensions"]),
+        "local privacy": _local_privacy(result["framework"], **result["local_epsilon"]),
     }
     if result["out"] is not None:
         rows["written to"] = result["out"]
@@ -155,18 +155,44 @@ def summary(result: dict[str, Any]) -> None:
     console.print(table)
 
 
+def spent(accounts: list[dict[str, Any]]) -> None:
+    """Print what the users of a vault have spent: the first of them if they are many."""
+    table = Table(
+        title="[bold]Spent[/] (local epsilon, all coordinates, rounds and runs)",
+        caption="This holds whoever reads the reports. The far smaller central figure is in the analyzer's summary: "
+        "it depends on who else took part.",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for heading in ("user", "budget", "rounds", "spent", "allowance", "rounds left"):
+        table.add_column(heading, justify="right")
+    for user, account in enumerate(accounts[:_USERS_SHOWN]):
+        allowance, left = account["allowance"], account["rounds_left"]
+        table.add_row(
+            str(user),
+            f"{account['budget']:.4g}",
+            str(account["rounds"]),
+            f"{account['spent']:,.4g}",
+            "no limit" if allowance is None else f"{allowance:,.4g}",
+            "no limit" if left is None else str(left),
+        )
+    console.print(table)
+    if len(accounts) > _USERS_SHOWN:
+        console.print(f"{_USERS_SHOWN} of {len(accounts):,} users; --json has them all")
+
+
 def _central_privacy(certified: dict[str, Any]) -> str:
     if certified["epsilon"] is None:
         return f"nothing certified: {certified['why']}"
     return f"[bold]epsilon {certified['epsilon']:.4g}[/] at delta {certified['delta']:.3g} for a user, certified"
 
 
-def _local_privacy(framework: str, low: float, high: float, dimensions: int) -> str:
+def _local_privacy(framework: str, coordinate: list[float], user: list[float]) -> str:
     if framework == "non-private":
         return "none: updates are averaged as they are"
     return (
-        f"epsilon {low:.3g} to {high:.3g} a coordinate and round, by each user's budget "
-        f"({dimensions * low:,.4g} to {dimensions * high:,.4g} a user and round)"
+        f"epsilon {coordinate[0]:.3g} to {coordinate[1]:.3g} a coordinate and round, by each user's budget "
+        f"({user[0]:,.4g} to {user[1]:,.4g} a user and round)"
     )
 
 

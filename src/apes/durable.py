@@ -3,7 +3,9 @@
 import fcntl
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from apes.errors import DataError
 
@@ -55,3 +57,16 @@ def open_database(path: Path, tables: str) -> sqlite3.Connection:
         raise DataError(f"{path} cannot be used: {error}") from None
     database.lock_file = lock
     return database
+
+
+def read_database(path: Path, query: str) -> list[tuple[Any, ...]]:
+    """Rows of a database that another process may have open; nothing is changed.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            return database.execute(query).fetchall()
+    except sqlite3.Error as error:
+        raise DataError(f"{path} cannot be read: {error}") from None

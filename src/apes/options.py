@@ -31,7 +31,7 @@ _HELP = {
     "decay": "Step decay: alpha / (1 + decay t) (default 0).",
     "averaging": "Hand out the average of models with weights t^a (default 0: the last model).",
     "calibration": "inverse (the paper's) or likelihood (default: whichever suits the noise).",
-    "sparsifier": "S-APES: top-b, random-b or threshold (default: the framework's own).",
+    "sparsifier": "S-APES: top-b, random-b, threshold (default: the framework's own); top-b has no central guarantee.",
     "keep": "S-APES: fraction of reports kept (default 0.2).",
     "delta": "Delta of the certified central guarantee (default 1 / 10 n).",
     "target_epsilon": "Stop before the round after which the certified central epsilon would exceed this.",

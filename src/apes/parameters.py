@@ -1,6 +1,7 @@
 """Checks of parameters: the valid condition is written out, so that NaN fails it."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,13 @@ def whole(name: str, value: int, lower: int, upper: int | None = None) -> int:
         end = "inf)" if upper is None else f"{upper}]"
         raise ParameterError(f"{name} must be in [{lower}, {end}, got {value!r}")
     return int(value)
+
+
+def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
+    """Return ``value`` if it is one of those allowed, else raise."""
+    if value not in allowed:
+        raise ParameterError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+    return value
 
 
 def positive_array(name: str, values: ArrayLike) -> NDArray[np.float64]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,25 +18,22 @@ from apes.analyzer.calibrator import (
     ContinuousInverse,
     Unbiased,
 )
-from apes.analyzer.expected import Channel, law_at_zero, padded, pooled_channel, top_levels
+from apes.analyzer.expected import Channel, pooled_channel
 from apes.analyzer.optimizer import ServerOptimizer
 from apes.budgets import make_budgets
 from apes.client.device import DeviceClient
 from apes.client.pipeline import Client
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Randomizer
-from apes.client.sparsifier import RandomB, Sparsifier, Threshold, TopB
 from apes.client.update import FedProxUpdate, GradientUpdate, Updater
-from apes.codes import level_probabilities, levels_beyond
 from apes.errors import ParameterError
 from apes.frameworks import Framework, framework
-from apes.parameters import positive, whole, within
+from apes.parameters import one_of, positive, whole, within
 from apes.randomness import SimulationSource
 from apes.shuffler.shuffle import Adder, Collector, LevelCounter, Permuter
+from apes.sparsification import DEFAULT_KEEP, Sparsification
 from apes.thresholds import MAX_LEVELS
 
 CONTINUOUS = "continuous"
-_PADDING_EPSILON = 4.0
-_DEFAULT_KEEP = 0.2
 # Default schedule. The running mean over a few rounds steadies the step on every data set tried; the step is capped
 # where the noise that a round adds to a weight would exceed 0.018, which is close to the best at every noise level
 # from 0.0045 to 0.057 on MNIST and on digits.
@@ -105,7 +101,7 @@ class Plan:
         whole("rounds", self.rounds, 1)
         positive("clip", self.clip)
         whole("seed", self.seed, 0, 2**64 - 1)
-        _one_of("update", self.update, ("gradient", "fedprox"))
+        one_of("update", self.update, ("gradient", "fedprox"))
         self._check_levels()
         self._check_calibration()
         self._check_sparsifier()
@@ -153,9 +149,10 @@ class Plan:
 
     def client(self, dimensions: int) -> Client:
         """What every user runs."""
-        return Client(self.updater(), self._randomizer(), self._sparsifier(dimensions))
+        chosen = self.sparsification
+        return Client(self.updater(), self._randomizer(), None if chosen is None else chosen.sparsifier(dimensions))
 
-    def device_client(self) -> DeviceClient:
+    def device_client(self, dimensions: int) -> DeviceClient:
         """What a real device runs.
 
         Raises:
@@ -165,8 +162,9 @@ class Plan:
             raise ParameterError(f"framework must be one with a certificate on devices: {self.why_not_certified}")
         if self.coded_levels is None:
             raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] on devices, got {self.levels!r}")
-        threshold = None if self._sparsifier_name is None else self._threshold()
-        return DeviceClient(self.updater(), CodedClipLaplace(self.clip, self.coded_levels), threshold)
+        chosen = self.sparsification
+        randomizer = CodedClipLaplace(self.clip, self.coded_levels)
+        return DeviceClient(self.updater(), randomizer, None if chosen is None else chosen.on_device(dimensions))
 
     def collector(
         self, dimensions: int, source: SimulationSource, threads: int = 1, *, only_sums: bool = False
@@ -199,9 +197,14 @@ class Plan:
         """Why no central guarantee is certified for this plan; None if one is."""
         if self.kind.mechanism != "clip-laplace":
             return f"{self.framework} does not use Clip-Laplace under a shuffler"
-        if self._sparsifier_name in ("top-b", "random-b"):
-            return f"{self._sparsifier_name} couples a user's coordinates"
-        return None
+        return None if self.sparsification is None else self.sparsification.why_not_certified
+
+    def coordinates_from_data(self, dimensions: int) -> int:
+        """Coordinates of a report that are charged for, locally and centrally (docs/proofs.md, 9).
+
+        Those that depend on data, given the choices that were made without looking at it.
+        """
+        return dimensions if self.sparsification is None else self.sparsification.coordinates_from_data(dimensions)
 
     @property
     def central_delta(self) -> float:
@@ -213,7 +216,11 @@ class Plan:
         if self.why_not_certified is not None:
             return None
         return Accountant(
-            dimensions, self.central_delta, self.coded_levels, expected_rounds=self.rounds, target=self.target_epsilon
+            self.coordinates_from_data(dimensions),
+            self.central_delta,
+            self.coded_levels,
+            expected_rounds=self.rounds,
+            target=self.target_epsilon,
         )
 
     def event(self, number: int, budgets: NDArray[np.float64], dimensions: int) -> Event:
@@ -226,7 +233,8 @@ class Plan:
             users=budgets.size,
             dimensions=dimensions,
             shuffled=self.kind.shuffled,
-            sparsifier=self._sparsifier_name,
+            coordinates_from_data=self.coordinates_from_data(dimensions),
+            sparsifier=None if self.sparsification is None else self.sparsification.strategy,
             budgets_sha256=budgets_digest(budgets),
             smallest_budget=float(budgets.min()),
             largest_budget=float(budgets.max()),
@@ -243,12 +251,11 @@ class Plan:
         )
 
     @property
-    def _sparsifier_name(self) -> str | None:
-        return self.kind.sparsifier if self.sparsifier is None else self.sparsifier
-
-    @property
-    def _keep(self) -> float:
-        return _DEFAULT_KEEP if self.keep is None else self.keep
+    def sparsification(self) -> Sparsification | None:
+        """What becomes of reports after perturbation; None if they stay as they are."""
+        strategy = self.kind.sparsifier if self.sparsifier is None else self.sparsifier
+        keep = DEFAULT_KEEP if self.keep is None else self.keep
+        return None if strategy is None else Sparsification(strategy, keep)
 
     def _check_levels(self) -> None:
         if self.levels is not None and self.kind.mechanism != "clip-laplace":
@@ -256,7 +263,7 @@ class Plan:
                 f"levels must be left out: {self.framework} does not use Clip-Laplace; got {self.levels!r}"
             )
         if isinstance(self.levels, str):
-            _one_of("levels", self.levels, (CONTINUOUS,))
+            one_of("levels", self.levels, (CONTINUOUS,))
         elif self.levels is not None:
             whole("levels", self.levels, 2, MAX_LEVELS)
 
@@ -264,7 +271,7 @@ class Plan:
         if self.kind.mechanism != "clip-laplace":
             _unused({"calibration": self.calibration}, f"the reports of {self.framework} are unbiased")
         if self.calibration is not None:
-            _one_of("calibration", self.calibration, ("inverse", "likelihood"))
+            one_of("calibration", self.calibration, ("inverse", "likelihood"))
         if self.calibration == "likelihood" and self.coded_levels is None:
             raise ParameterError("calibration must be inverse for continuous reports, got 'likelihood'")
 
@@ -280,9 +287,8 @@ class Plan:
     def _check_sparsifier(self) -> None:
         if self.kind.sparsifier is None:
             _unused({"sparsifier": self.sparsifier, "keep": self.keep}, f"{self.framework} does not sparsify")
-        if self.sparsifier is not None:
-            _one_of("sparsifier", self.sparsifier, ("top-b", "random-b", "threshold"))
-        within("keep", self._keep, 1e-6, 1)
+        # Making it checks it.
+        _ = self.sparsification
 
     def _randomizer(self) -> Randomizer:
         if self.kind.mechanism == "none":
@@ -293,36 +299,10 @@ class Plan:
             return ContinuousClipLaplace(self.clip)
         return CodedClipLaplace(self.clip, self.coded_levels)
 
-    def _sparsifier(self, dimensions: int) -> Sparsifier | None:
-        b = max(1, round(self._keep * dimensions))
-        makers: dict[str | None, Callable[[], Sparsifier | None]] = {
-            None: lambda: None,
-            "top-b": lambda: TopB(b),
-            "random-b": lambda: RandomB(b),
-            "threshold": self._threshold,
-        }
-        return makers[self._sparsifier_name]()
-
-    def _threshold(self) -> Threshold:
-        return Threshold(1 - self._keep, _PADDING_EPSILON)
-
     def _channel(self, budgets: NDArray[np.float64]) -> Channel:
         """Law of a reported level for each input level, through the sparsifier if there is one."""
-        levels = self.coded_levels or MAX_LEVELS
-        channel = pooled_channel(budgets, levels)
-        name = self._sparsifier_name
-        if name is None:
-            return channel
-        if name == "threshold":
-            public = law_at_zero(level_probabilities(np.array([_PADDING_EPSILON]), levels)[0])
-            return padded(channel, levels_beyond(levels, 1 - self._keep).astype(np.float64), public)
-        kept = top_levels(channel, self._keep) if name == "top-b" else np.full(levels, self._keep)
-        return padded(channel, kept, law_at_zero(channel))
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ParameterError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+        channel = pooled_channel(budgets, self.coded_levels or MAX_LEVELS)
+        return channel if self.sparsification is None else self.sparsification.channel(channel)
 
 
 def _unused(options: dict[str, Any], why: str) -> None:

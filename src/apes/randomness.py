@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from numpy.typing import NDArray
 
-from apes.compiled import compiled, inlined
+from apes.compiled import inlined
 from apes.parameters import whole
 
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
@@ -52,24 +52,6 @@ def philox(
         k0 = (k0 + _KEY_STEP_0) & _LOW
         k1 = (k1 + _KEY_STEP_1) & _LOW
     return c0, c1, c2, c3
-
-
-@compiled
-def fill_uniform(
-    address: tuple[int, int, np.uint64], key: tuple[np.uint64, np.uint64], out: NDArray[np.float32]
-) -> None:
-    """Fill a block (users x coordinates) with uniform numbers in [0, 1) of 24 bits.
-
-    Args:
-        address: First user, first coordinate and stream.
-        key: Philox key.
-        out: Where the numbers go.
-    """
-    first_user, first, stream = address
-    for u in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            word = philox(np.uint64(first + i), np.uint64(0), np.uint64(first_user + u), stream, key[0], key[1])[0]
-            out[u, i] = np.float32(word >> np.uint64(8)) * np.float32(2.0**-24)
 
 
 @dataclass(frozen=True)

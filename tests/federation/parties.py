@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from apes.durable import read_database
 from apes.envelope import envelope_size, parse
 from apes.federation.keys import Authority, write_secret
 from apes.federation.layout import HOST, free_ports
@@ -173,6 +174,11 @@ class Shuffler(Party):
             + body
         )
         return connection
+
+
+def rounds_of(ledger, sender):
+    """In how many rounds a sender's report counted, by the shuffler's ledger."""
+    return read_database(ledger, f"select count(*) from participants where sender = x'{sender.hex()}'")[0][0]
 
 
 def path(number, run=RUN):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from parties import OTHER_RUN, RUN
+from parties import OTHER_RUN, RUN, rounds_of
 
 from apes.durable import open_database
 from apes.errors import DataError
@@ -93,10 +93,10 @@ def test_a_round_is_closed_once(file):
     with pytest.raises(sqlite3.IntegrityError):
         ledger.close_round(RUN, 1, Closed(b"second", b"another"), [b"another"])
     assert ledger.find(RUN, 1) == Closed(b"first", b"release")
-    assert (ledger.rounds_of(sender), ledger.rounds_of(b"another")) == (1, 0)
+    assert (rounds_of(file, sender), rounds_of(file, b"another")) == (1, 0)
     ledger.close_round(OTHER_RUN, 1, Closed(b"first", b"release"), [sender])
     ledger.close_round(RUN, 2, Closed(b"first", b"release"), [])
-    assert ledger.rounds_of(sender) == 2
+    assert rounds_of(file, sender) == 2
     ledger.close()
 
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, honest, is_of, resigned
+from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, honest, is_of, resigned, rounds_of
 
 from apes.envelope import envelope_size, seal
 from apes.frames import FrameReader, framed
@@ -212,7 +212,7 @@ def close_round(desk, reports, run=RUN, number=1):
     return asyncio.run(desk.close_round(run, number, stream()))
 
 
-def test_one_honest_among_nine_invented(small, ledger):
+def test_one_honest_among_nine_invented(small, ledger, tmp_path):
     """Nothing is released, and the round is there for an honest batch later."""
     desk = Desk(small.policy, small.shuffler, ledger)
     invented = [small.report(user % 8, key=Ed25519PrivateKey.generate()) for user in range(9)]
@@ -221,12 +221,12 @@ def test_one_honest_among_nine_invented(small, ledger):
     assert (refusal.value.status, refusal.value.reason) == (422, "cohort")
     assert refusal.value.details == {"accepted": 1, "needed": 3, "unregistered": 9}
     assert ledger.find(RUN, 1) is None
-    assert ledger.rounds_of(bytes.fromhex(small.policy.senders[2])) == 0
+    assert rounds_of(tmp_path / "ledger.sqlite", bytes.fromhex(small.policy.senders[2])) == 0
     assert 'apes_reports_refused_total{reason="unregistered"} 9\n' in desk.metrics.text()
     assert "apes_rounds_released_total 0\n" in desk.metrics.text()
     assert is_of(Release.decode(close_round(desk, honest(small))), range(8))
     assert "apes_reports_accepted_total 8\n" in desk.metrics.text()
-    assert ledger.rounds_of(bytes.fromhex(small.policy.senders[2])) == 1
+    assert rounds_of(tmp_path / "ledger.sqlite", bytes.fromhex(small.policy.senders[2])) == 1
 
 
 def test_a_cohort_of_just_enough(small, ledger):

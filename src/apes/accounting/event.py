@@ -19,6 +19,7 @@ class Event:
         clip: C, per coordinate.
         users: How many took part.
         dimensions: Coordinates of a report, each perturbed under the whole of its user's budget.
+        coordinates_from_data: How many of them are charged for: with random-b those that are kept, else all.
         shuffled: Whether reports of a coordinate were permuted (or counted) across users.
         sparsifier: ``top-b``, ``random-b``, ``threshold`` or None.
         budgets_sha256: Digest of the sorted local budgets of those who took part (little-endian float64).
@@ -33,6 +34,7 @@ class Event:
     clip: float
     users: int
     dimensions: int
+    coordinates_from_data: int
     shuffled: bool
     sparsifier: str | None
     budgets_sha256: str

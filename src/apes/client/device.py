@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.client.choice import put_kept
 from apes.client.randomizer import CodedClipLaplace
-from apes.client.sparsifier import Threshold
+from apes.client.sparsifier import DeviceSparsifier
 from apes.client.update import Updater
 from apes.population import UserBlock
 from apes.randomness import SystemSource
@@ -20,15 +19,15 @@ class DeviceClient:
     Args:
         updater: Raw data and model to update.
         randomizer: Update to levels.
-        threshold: What is done to the levels afterwards, or None.
+        sparsifier: What keeps part of the levels only, or None.
 
     Guarantee:
-        Every coordinate is epsilon-LDP with its user's budget, exactly; the threshold is post-processing of each.
+        Every coordinate is epsilon-LDP with its user's budget, exactly.
     """
 
     updater: Updater
     randomizer: CodedClipLaplace
-    threshold: Threshold | None = None
+    sparsifier: DeviceSparsifier | None = None
 
     def levels(self, weights: NDArray[np.float32], block: UserBlock, source: SystemSource) -> NDArray[np.uint8]:
         """Levels of a block of users: array (users, coordinates).
@@ -38,16 +37,11 @@ class DeviceClient:
             block: The users' raw data and budgets.
             source: Randomness that nobody can foresee.
         """
-        users = block.budgets.size
-        scratch = np.empty(users * weights.size, dtype=np.float32)
+        scratch = np.empty(block.budgets.size * weights.size, dtype=np.float32)
         updates = self.updater.prepare(weights, block).coordinates(0, weights.size, scratch)
         # Weights that a hostile server chose may overflow on some data and not on other: that must not show as an
         # error, so it becomes a report like any other.
         np.nan_to_num(updates, copy=False, nan=0.0)
-        drawn = self.randomizer.draw_on_device(updates, block.budgets, source)
-        if self.threshold is None:
-            return drawn
-        public = np.full(users, self.threshold.padding_epsilon)
-        padding = self.randomizer.draw_on_device(np.zeros_like(updates), public, source)
-        put_kept(drawn, self.threshold.keeps_levels(drawn, self.randomizer.levels), padding)
-        return padding
+        if self.sparsifier is None:
+            return self.randomizer.draw_on_device(updates, block.budgets, source)
+        return self.sparsifier.draw_on_device(updates, block.budgets, self.randomizer, source)

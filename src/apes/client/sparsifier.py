@@ -5,7 +5,8 @@ too large for budgets a coordinate; what its text describes is built here.
 
 Top-b looks at all of a user's coordinates at once, so its output is not a product over coordinates and the central
 certificate does not cover it. A fixed public threshold acts on each report alone and alike for everyone, so it is
-post-processing of APES and inherits its certificate (theory, section 7).
+post-processing of APES and inherits its certificate (theory, section 7). A random choice is not made from data: given
+it, the result is APES on updates with zeros in the other coordinates, and only b coordinates count (docs/proofs.md, 9).
 """
 
 from abc import ABC, abstractmethod
@@ -17,14 +18,15 @@ from numpy.typing import NDArray
 
 from apes.client.choice import keep_any, keep_largest, put_kept
 from apes.client.coded_draw import Key
-from apes.client.randomizer import Place, Randomizer, Values
+from apes.client.randomizer import CodedClipLaplace, Place, Randomizer, Values
 from apes.codes import levels_beyond
 from apes.errors import ParameterError
 from apes.parameters import positive, whole, within
-from apes.randomness import Purpose, SimulationSource
+from apes.randomness import Purpose, SimulationSource, SystemSource
 
 Address = tuple[int, int, np.uint64]
 Marks = NDArray[np.bool_]
+Updates = NDArray[np.float32]
 
 
 class Sparsifier(Protocol):
@@ -44,6 +46,16 @@ class Sparsifier(Protocol):
         source: SimulationSource,
     ) -> Values:
         """Return the reports after sparsification."""
+        ...
+
+
+class DeviceSparsifier(Protocol):
+    """A sparsifier with a central certificate, on a device's own randomness."""
+
+    def draw_on_device(
+        self, updates: Updates, budgets: NDArray[np.float64], randomizer: CodedClipLaplace, source: SystemSource
+    ) -> NDArray[np.uint8]:
+        """Return the levels of a block of users (users x coordinates), perturbed and sparsified."""
         ...
 
 
@@ -70,12 +82,15 @@ class _KeepB(ABC):
         source: SimulationSource,
     ) -> Values:
         """Pad all but b reports of every user."""
-        if self.b > values.shape[1]:
-            raise ParameterError(f"b must be in [1, {values.shape[1]}], the number of coordinates; got {self.b}")
+        self._check(values.shape[1])
         address = (place.first_user, place.first_coordinate, source.stream(Purpose.CHOICE))
         kept = np.empty(values.shape, dtype=np.bool_)
         self._choose(values, tables, address, source.key, kept)
         return _pad(values, kept, tables, randomizer, place, source)
+
+    def _check(self, coordinates: int) -> None:
+        if self.b > coordinates:
+            raise ParameterError(f"b must be in [1, {coordinates}], the number of coordinates; got {self.b}")
 
 
 class TopB(_KeepB):
@@ -98,6 +113,17 @@ class RandomB(_KeepB):
 
     def _choose(self, values: Values, tables: NDArray[Any], address: Address, key: Key, kept: Marks) -> None:
         keep_any(self.b, address, key, kept)
+
+    def draw_on_device(
+        self, updates: Updates, budgets: NDArray[np.float64], randomizer: CodedClipLaplace, source: SystemSource
+    ) -> NDArray[np.uint8]:
+        """Choose b coordinates, set the others to zero, perturb all: the same law as padding after perturbation."""
+        self._check(updates.shape[1])
+        # The smallest b of uniform words are any b, each set as likely as another.
+        chosen = np.argpartition(source.words(*updates.shape), self.b - 1, axis=1)[:, : self.b]
+        masked = np.zeros_like(updates)
+        np.put_along_axis(masked, chosen, np.take_along_axis(updates, chosen, axis=1), axis=1)
+        return randomizer.draw_on_device(masked, budgets, source)
 
 
 @dataclass(frozen=True)
@@ -135,6 +161,16 @@ class Threshold:
             kept = np.abs(values) >= self.tau * randomizer.clip
         public = randomizer.prepare(np.full(values.shape[0], self.padding_epsilon))
         return _pad(values, kept, public, randomizer, place, source)
+
+    def draw_on_device(
+        self, updates: Updates, budgets: NDArray[np.float64], randomizer: CodedClipLaplace, source: SystemSource
+    ) -> NDArray[np.uint8]:
+        """Perturb, then pad every level below the threshold."""
+        drawn = randomizer.draw_on_device(updates, budgets, source)
+        public = np.full(budgets.size, self.padding_epsilon)
+        padding = randomizer.draw_on_device(np.zeros_like(updates), public, source)
+        put_kept(drawn, self.keeps_levels(drawn, randomizer.levels), padding)
+        return padding
 
     def keeps_levels(self, values: Values, levels: int) -> Marks:
         """Which of the reported levels, out of ``levels``, are far enough from the centre."""

@@ -25,7 +25,7 @@ from apes.federation.keys import Authority, node_key, write_secret
 from apes.federation.layout import Layout
 from apes.federation.scripts import analyzer_script, register_script, superlink_script, supernode_script, write_script
 from apes.federation.terms import Terms
-from apes.federation.vault_file import VaultSettings, read_holdings
+from apes.federation.vault_file import VAULT, VaultSettings, read_holdings
 from apes.files import write_bytes
 from apes.settings import read_settings, write_settings
 from apes.shuffler.policy import Policy
@@ -167,17 +167,17 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
         low, high = invitation.smallest_budget, invitation.largest_budget
         raise DataError(f"budgets must be in [{low:g}, {high:g}], which is what the shuffler takes")
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
-    allowances = {"allowances": terms.dimensions * budgets * terms.plan.rounds}
+    allowances = {"allowances": terms.coordinates_from_data * budgets * terms.plan.rounds}
     write_secret(folder / "data.npz", _archive({**allowances, **arrays}))
     write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
     # What the vault will read has to be right now, while somebody is looking.
     read_holdings(folder / "data.npz", folder / "keys.bin", terms)
     terms.write(folder / "terms.json")
     write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
-    write_settings(folder / "vault.json", VaultSettings((invitation.run,), invitation.shuffler_key))
+    write_settings(folder / VAULT, VaultSettings((invitation.run,), invitation.shuffler_key))
     private, public = node_key()
     write_secret(folder / "node.key", private)
-    write_script(folder / "start-vault.sh", "exec apes vault vault.json")
+    write_script(folder / "start-vault.sh", f"exec apes vault {VAULT}")
     write_script(folder / "start-supernode.sh", supernode_script(invitation.superlink, node_port))
     card = Card(tuple(key.public_key().public_bytes_raw().hex() for key in keys), public.decode())
     write_settings(folder / CARD, card)

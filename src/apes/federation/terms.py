@@ -35,7 +35,7 @@ class Terms:
     def __post_init__(self) -> None:
         whole("features", self.features, 1)
         whole("classes", self.classes, 2, 256)
-        self.plan.device_client()
+        self.client()
 
     @classmethod
     def read(cls, path: Path) -> "Terms":
@@ -72,17 +72,23 @@ class Terms:
         return self.model.dimensions
 
     @property
+    def coordinates_from_data(self) -> int:
+        """Coordinates of a report that a round charges for."""
+        return self.plan.coordinates_from_data(self.dimensions)
+
+    @property
     def levels(self) -> int:
         """Levels of a report."""
         return self.plan.coded_levels or MAX_LEVELS
 
     def client(self) -> DeviceClient:
         """What a device runs."""
-        return self.plan.device_client()
+        return self.plan.device_client(self.dimensions)
 
     def accountant(self) -> Accountant:
         """What charges the rounds, for whoever took part; the target is for the caller to keep."""
-        return Accountant(self.dimensions, self.plan.central_delta, self.levels, expected_rounds=self.plan.rounds)
+        coordinates, delta = self.coordinates_from_data, self.plan.central_delta
+        return Accountant(coordinates, delta, self.levels, expected_rounds=self.plan.rounds)
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,8 @@ class Vault:
         self._shuffler, self._ledger = shuffler, ledger
         self._plan = terms.fingerprint
         self._client = terms.client()
-        # What one round costs a user locally: every coordinate is perturbed under the whole budget.
-        self._costs = terms.dimensions * holdings.population.budgets
+        # What one round costs a user locally: every coordinate that data goes into spends the whole budget.
+        self._costs = terms.coordinates_from_data * holdings.population.budgets
         self._lock = threading.Lock()
 
     def answer(self, request: Request) -> bytes:

@@ -21,6 +21,8 @@ from apes.population import InMemoryPopulation
 from apes.settings import read_settings
 
 KEY_BYTES = 32
+VAULT = "vault.json"
+"""Name of a vault's settings in the folder of a device or silo."""
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,45 @@
 """A vault's ledger: what was answered in which round, and what it cost each user; on the disk before it leaves."""
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.durable import open_database
+from apes.durable import open_database, read_database
+from apes.errors import DataError
 
 # Answers are kept for the round that runs and the one before it; older ones are over everywhere.
 _ROUNDS_KEPT = 2
+
+_SPENT = "select user, epsilon, rounds from spent"
+
+Spending = list[Counter[float]]
+"""For each user, how many rounds were answered at which local epsilon."""
+
+
+def local_epsilon(rounds: Mapping[float, int]) -> float:
+    """Local epsilon of so many rounds at each cost, in nats.
+
+    Rounds are counted, not added up, so an allowance of exactly so many rounds is met exactly.
+    """
+    return math.fsum(epsilon * count for epsilon, count in rounds.items())
+
+
+def read_spending(path: Path, users: int) -> Spending:
+    """What a ledger's users have spent, read beside whoever keeps it; nothing is changed.
+
+    Args:
+        path: The database; one that is not there yet says that nothing was spent.
+        users: Number of users of the vault.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
+    rows = read_database(path, _SPENT) if path.exists() else []
+    return _by_user(rows, users)
 
 
 class VaultLedger:
@@ -19,6 +48,9 @@ class VaultLedger:
     Args:
         path: The database, made if need be.
         users: Number of users of the vault.
+
+    Raises:
+        DataError: If it cannot be used, or is the ledger of another vault.
     """
 
     def __init__(self, path: Path, users: int) -> None:
@@ -33,6 +65,11 @@ class VaultLedger:
               primary key (user, epsilon)) without rowid;
             """,
         )
+        try:
+            self.spent()
+        except DataError:
+            self.close()
+            raise
 
     def find(self, run: str, number: int) -> bytes | None:
         """What was answered in a round, or None."""
@@ -49,17 +86,13 @@ class VaultLedger:
         """Local epsilon that each user has spent, over all coordinates, rounds and runs, in nats.
 
         Args:
-            further: What one more round would cost each user; counted in if it is given. Rounds of equal cost are
-                counted, not added up, so an allowance of exactly so many rounds is met exactly.
+            further: What one more round would cost each user; counted in if it is given.
         """
-        rounds: defaultdict[int, Counter[float]] = defaultdict(Counter)
-        for user, epsilon, count in self._database.execute("select user, epsilon, rounds from spent"):
-            rounds[user][epsilon] += count
+        spending = _by_user(self._database.execute(_SPENT), self._users)
         if further is not None:
-            for user, epsilon in enumerate(further.tolist()):
-                rounds[user][epsilon] += 1
-        parts = [rounds[user].items() for user in range(self._users)]
-        return np.array([math.fsum(epsilon * count for epsilon, count in part) for part in parts])
+            for rounds, epsilon in zip(spending, further.tolist(), strict=True):
+                rounds[epsilon] += 1
+        return np.array([local_epsilon(rounds) for rounds in spending])
 
     def record(self, run: str, number: int, answer: bytes, costs: dict[int, float]) -> None:
         """Record an answer and what it costs each user who is in it; when this returns, it is on the disk.
@@ -79,3 +112,12 @@ class VaultLedger:
     def close(self) -> None:
         """Close the database."""
         self._database.close()
+
+
+def _by_user(rows: Iterable[tuple[int, float, int]], users: int) -> Spending:
+    spending: Spending = [Counter() for _ in range(users)]
+    for user, epsilon, rounds in rows:
+        if not 0 <= user < users:
+            raise DataError(f"the ledger charges user {user}, the vault holds {users}: they do not belong together")
+        spending[user][epsilon] += rounds
+    return spending

@@ -96,8 +96,7 @@ def _caption(figures: Figures) -> str:
     gap = ours["non-private"]["mean"] - ours["apes"]["mean"]
     return (
         f"APES is certified at {figures['certified']['round']:.2f} for a user and one round where the paper prints "
-        f"57.6; "
-        f"with our settings its accuracy is {below(gap)} training without noise. The paper's user-level column "
+        f"57.6; with our settings its accuracy is {below(gap)} training without noise. The paper's user-level column "
         "needs three readings of delta' (named in the table); it prints 76.9 for UniS here and 79.6 in Table 4."
     )
 

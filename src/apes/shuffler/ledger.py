@@ -63,12 +63,6 @@ class ShufflerLedger:
                 "insert into participants values (?, ?, ?)", [(run, number, sender) for sender in sorted(senders)]
             )
 
-    def rounds_of(self, sender: bytes) -> int:
-        """In how many rounds a sender's report counted."""
-        query = "select count(*) from participants where sender = ?"
-        with self._lock:
-            return int(self._database.execute(query, (sender,)).fetchone()[0])
-
     def close(self) -> None:
         """Close the database."""
         self._database.close()

@@ -1,0 +1,98 @@
+"""A device's side of a round: the law of what leaves it, sparsified or not.
+
+Statistical limits have a false-alarm rate of 1e-6; beside each stands a wrong law that is rejected.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from apes import Plan
+from apes.analyzer.expected import law_at_zero
+from apes.client.device import DeviceClient
+from apes.client.randomizer import CodedClipLaplace
+from apes.client.sparsifier import RandomB, Threshold
+from apes.codes import level_probabilities, levels_beyond
+from apes.errors import ParameterError
+from apes.population import UserBlock
+from apes.randomness import SystemSource
+
+CLIP, LEVELS = 0.1, 16
+USERS, CLASSES, FEATURES = 500, 2, 999
+DIMENSIONS = CLASSES * (FEATURES + 1)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An updater whose updates are all the same number."""
+
+    value: float
+
+    def prepare(self, weights, block):
+        return self
+
+    def coordinates(self, start, stop, scratch):
+        return np.full((USERS, stop - start), self.value, dtype=np.float32)
+
+
+def drawn(sparsifier, budget, value=CLIP):
+    client = DeviceClient(Constant(value), CodedClipLaplace(CLIP, LEVELS), sparsifier)
+    weights = np.zeros((CLASSES, FEATURES + 1), dtype=np.float32)
+    empty = np.zeros((USERS, 1), dtype=np.float32)
+    block = UserBlock(0, np.full(USERS, budget), empty, np.zeros(USERS, dtype=np.uint8), np.arange(USERS + 1))
+    return client.levels(weights, block, SystemSource())
+
+
+def law(sparsifier, budget):
+    """Probability of each level on an input at the upper end."""
+    rows = level_probabilities(np.array([budget]), LEVELS)[0]
+    if sparsifier is None:
+        return rows[-1]
+    if isinstance(sparsifier, RandomB):
+        kept = sparsifier.b / DIMENSIONS
+        return kept * rows[-1] + (1 - kept) * law_at_zero(rows)
+    far = levels_beyond(LEVELS, sparsifier.tau)
+    public = law_at_zero(level_probabilities(np.array([sparsifier.padding_epsilon]), LEVELS)[0])
+    return rows[-1] * far + (1 - rows[-1][far].sum()) * public
+
+
+def distance(levels, probabilities):
+    counts, expected = np.bincount(levels.ravel(), minlength=LEVELS), levels.size * probabilities
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+@pytest.mark.parametrize("sparsifier", [None, RandomB(DIMENSIONS // 2), Threshold(0.6)], ids=str)
+def test_levels_have_their_law(sparsifier):
+    limit = chi2.isf(1e-6, LEVELS - 1)
+    assert distance(drawn(sparsifier, 1.0), law(sparsifier, 1.0)) < limit
+    assert distance(drawn(sparsifier, 1.1), law(sparsifier, 1.0)) > limit
+
+
+def test_random_b_lets_exactly_b_through():
+    """With budgets this large a report is its input: the end where it is kept, the middle where it is not."""
+    levels = drawn(RandomB(300), 200.0)
+    kept = levels > 11
+    assert (kept.sum(axis=1) == 300).all()
+    # Everybody chooses alone, and no coordinate is dearer than another.
+    assert (kept[0] != kept[1]).any()
+    often = kept.sum(axis=0)
+    expected = USERS * 300 / DIMENSIONS
+    spread = expected * (1 - 300 / DIMENSIONS)
+    assert ((often - expected) ** 2 / spread).sum() < chi2.isf(1e-6, DIMENSIONS - 1)
+
+
+def test_random_b_of_too_few_coordinates():
+    with pytest.raises(ParameterError, match=rf"^b must be in \[1, {DIMENSIONS}\]"):
+        drawn(RandomB(DIMENSIONS + 1), 1.0)
+
+
+def test_which_plans_run_on_devices():
+    for choices in ({}, {"framework": "s-apes", "sparsifier": "random-b"}, {"framework": "s-apes-threshold"}):
+        assert isinstance(Plan(users=10, **choices).device_client(100), DeviceClient)
+    assert Plan(framework="s-apes", sparsifier="random-b", keep=0.3).device_client(100).sparsifier == RandomB(30)
+    with pytest.raises(ParameterError, match="top-b looks at all"):
+        Plan(framework="s-apes").device_client(100)
+    with pytest.raises(ParameterError, match="levels must be"):
+        Plan(levels="continuous").device_client(100)
