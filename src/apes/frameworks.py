@@ -14,7 +14,7 @@ class Framework:
         mechanism: ``clip-laplace``, ``laplace`` or ``none``.
         shuffled: Whether a shuffler stands between users and analyzer.
         smallest_budget_for_all: Whether everybody uses the population's smallest budget.
-        sparsifier: ``top-b``, ``threshold`` or None.
+        sparsifier: ``top-b``, ``threshold``, ``top-b-first`` or None.
     """
 
     name: str
@@ -34,6 +34,7 @@ FRAMEWORKS = {
         Framework("apes", "clip-laplace", shuffled=True),
         Framework("s-apes", "clip-laplace", shuffled=True, sparsifier="top-b"),
         Framework("s-apes-threshold", "clip-laplace", shuffled=True, sparsifier="threshold"),
+        Framework("s-apes-first", "clip-laplace", shuffled=True, sparsifier="top-b-first"),
     )
 }
 

@@ -30,7 +30,7 @@ from apes.frameworks import Framework, framework
 from apes.parameters import one_of, positive, whole, within
 from apes.randomness import SimulationSource
 from apes.shuffler.shuffle import Adder, Collector, LevelCounter, Permuter
-from apes.sparsification import DEFAULT_KEEP, Sparsification
+from apes.sparsification import Sparsification
 from apes.thresholds import MAX_LEVELS
 
 CONTINUOUS = "continuous"
@@ -47,7 +47,8 @@ class Plan:
     """Every public choice of a run. None means: what suits the other choices.
 
     Attributes:
-        framework: ``non-private``, ``ldp-min``, ``pldp``, ``unis``, ``apes``, ``s-apes``, ``s-apes-threshold``.
+        framework: ``non-private``, ``ldp-min``, ``pldp``, ``unis``, ``apes``, ``s-apes``, ``s-apes-threshold``,
+            ``s-apes-first``.
         budgets: The users' local budgets per coordinate and round (`apes.make_budgets`).
         users: Number of users n, at least 1.
         rounds: Rounds of training T, at least 1; everybody takes part in each.
@@ -64,8 +65,9 @@ class Plan:
         momentum, decay, averaging: See `apes.analyzer.optimizer.ServerOptimizer`.
         calibration: ``inverse`` (the paper's) or ``likelihood`` (coded reports), for Clip-Laplace frameworks; by
             default whichever suits the noise.
-        sparsifier: ``top-b``, ``random-b`` or ``threshold``, for the S-APES frameworks.
-        keep: Fraction of reports a sparsifier keeps, in (0, 1] (0.2); a threshold is set at (1 - keep) C.
+        sparsifier: ``top-b``, ``random-b``, ``threshold`` or ``top-b-first``, for the S-APES frameworks.
+        keep: Fraction of coordinates a sparsifier keeps, in (0, 1] (0.2; ``top-b-first``: 0.05); a threshold is set at
+            (1 - keep) C.
         delta: Delta of the certified central guarantee, in [1e-100, 0.5] (default 1 / 10 n).
         target_epsilon: Stop before the round after which the certified epsilon of a user would exceed it.
         seed: Seed of the simulation, in [0, 2^64).
@@ -149,8 +151,10 @@ class Plan:
 
     def client(self, dimensions: int) -> Client:
         """What every user runs."""
-        chosen = self.sparsification
-        return Client(self.updater(), self._randomizer(), None if chosen is None else chosen.sparsifier(dimensions))
+        chosen, updater, randomizer = self.sparsification, self.updater(), self._randomizer()
+        if chosen is None:
+            return Client(updater, randomizer)
+        return Client(chosen.updater(updater, dimensions), randomizer, chosen.sparsifier(dimensions))
 
     def device_client(self, dimensions: int) -> DeviceClient:
         """What a real device runs.
@@ -162,9 +166,14 @@ class Plan:
             raise ParameterError(f"framework must be one with a certificate on devices: {self.why_not_certified}")
         if self.coded_levels is None:
             raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] on devices, got {self.levels!r}")
-        chosen = self.sparsification
-        randomizer = CodedClipLaplace(self.clip, self.coded_levels)
-        return DeviceClient(self.updater(), randomizer, None if chosen is None else chosen.on_device(dimensions))
+        chosen, updater, randomizer = (
+            self.sparsification,
+            self.updater(),
+            CodedClipLaplace(self.clip, self.coded_levels),
+        )
+        if chosen is None:
+            return DeviceClient(updater, randomizer)
+        return DeviceClient(chosen.updater(updater, dimensions), randomizer, chosen.on_device(dimensions))
 
     def collector(
         self, dimensions: int, source: SimulationSource, threads: int = 1, *, only_sums: bool = False
@@ -200,9 +209,9 @@ class Plan:
         return None if self.sparsification is None else self.sparsification.why_not_certified
 
     def coordinates_from_data(self, dimensions: int) -> int:
-        """Coordinates of a report that are charged for, locally and centrally (docs/proofs.md, 9).
+        """Coordinates of a report that are charged for, locally and centrally (docs/proofs.md, 9 and 10).
 
-        Those that depend on data, given the choices that were made without looking at it.
+        Those in which the reports on two updates can differ, given the choices that do not look at data.
         """
         return dimensions if self.sparsification is None else self.sparsification.coordinates_from_data(dimensions)
 
@@ -254,8 +263,7 @@ class Plan:
     def sparsification(self) -> Sparsification | None:
         """What becomes of reports after perturbation; None if they stay as they are."""
         strategy = self.kind.sparsifier if self.sparsifier is None else self.sparsifier
-        keep = DEFAULT_KEEP if self.keep is None else self.keep
-        return None if strategy is None else Sparsification(strategy, keep)
+        return None if strategy is None else Sparsification.chosen(strategy, self.keep)
 
     def _check_levels(self) -> None:
         if self.levels is not None and self.kind.mechanism != "clip-laplace":

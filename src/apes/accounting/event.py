@@ -19,9 +19,9 @@ class Event:
         clip: C, per coordinate.
         users: How many took part.
         dimensions: Coordinates of a report, each perturbed under the whole of its user's budget.
-        coordinates_from_data: How many of them are charged for: with random-b those that are kept, else all.
+        coordinates_from_data: How many of them are charged for: those in which two updates' reports can differ.
         shuffled: Whether reports of a coordinate were permuted (or counted) across users.
-        sparsifier: ``top-b``, ``random-b``, ``threshold`` or None.
+        sparsifier: ``top-b``, ``random-b``, ``threshold``, ``top-b-first`` or None.
         budgets_sha256: Digest of the sorted local budgets of those who took part (little-endian float64).
         smallest_budget: Smallest of them.
         largest_budget: Largest of them.
