@@ -187,6 +187,24 @@ def test_a_little_less_is_a_round_less(small, ledgers):
     assert refusal_of(vault, request(small, 2)) == Refusal.ALLOWANCE
 
 
+@pytest.mark.parametrize(
+    ("choice", "coordinates"),
+    [
+        ({"framework": "s-apes-first", "keep": 0.2}, 6),
+        ({"framework": "s-apes", "sparsifier": "random-b", "keep": 0.2}, 3),
+        ({"framework": "s-apes-threshold"}, 15),
+    ],
+    ids=str,
+)
+def test_a_sparse_report_costs_what_its_sparsifier_says(small, ledgers, choice, coordinates):
+    terms = Terms(Plan(users=8, rounds=3, levels=16, delta=1e-3, **choice), features=4, classes=3)
+    ledger = ledgers()
+    answer = vault_of(small, holdings(small.keys), ledger, terms).answer(request(small, 1, terms=terms))
+    levels, _, _ = opened(answer, small.shuffler)
+    assert levels.shape == (8, 15)
+    assert (ledger.spent() == coordinates * BUDGETS).all()
+
+
 def test_users_of_a_silo_drop_out_one_by_one(small, ledgers):
     terms = Terms(Plan(users=8, rounds=10, levels=16, delta=1e-3), features=4, classes=3)
     vault = vault_of(small, holdings(small.keys, np.arange(1, 9)), ledgers(), terms)

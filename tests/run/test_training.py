@@ -38,6 +38,7 @@ def test_every_framework_learns_something(framework, small_digits):
         {"framework": "s-apes"},
         {"framework": "s-apes", "sparsifier": "random-b", "levels": "continuous"},
         {"framework": "s-apes-threshold"},
+        {"framework": "s-apes-first"},
         {"framework": "non-private"},
         {"update": "fedprox", "local_epochs": 3},
     ],
