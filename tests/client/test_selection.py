@@ -83,7 +83,9 @@ def test_asked_for_parts_or_for_all():
     dense = GradientUpdate().prepare(weights, users).coordinates(0, 93, np.empty(5 * 93, np.float32))
     sparse = kept_of(dense, 9)
     prepared = LargestCoordinates(GradientUpdate(), 9).prepare(weights, users)
-    parts = [prepared.coordinates(low, high, np.empty(5 * 31, np.float32)) for low, high in [(0, 31), (31, 62), (62, 93)]]
+    parts = [
+        prepared.coordinates(low, high, np.empty(5 * 31, np.float32)) for low, high in [(0, 31), (31, 62), (62, 93)]
+    ]
     assert (np.concatenate(parts, axis=1) == sparse).all()
     assert (prepared.coordinates(0, 93, np.empty(5 * 93, np.float32)) == sparse).all()
 

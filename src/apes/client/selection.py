@@ -89,7 +89,7 @@ def keep_largest_coordinates(updates: NDArray[np.uint32], b: int) -> None:
             size = np.uint32(row[i] & _SIZE)
             tie = np.int64((size == cut) & (room > 0))
             keep = (size > cut) | (tie > 0)
-            row[i] = row[i] * np.uint32(keep)
+            row[i] = np.uint32(row[i] * np.uint32(keep))
             room -= tie
 
 
@@ -98,5 +98,6 @@ def _at_least(row: NDArray[np.uint32], size: np.uint32) -> np.int64:
     """How many entries have at least this size."""
     count = np.uint32(0)
     for i in range(np.uint64(row.size)):
-        count += np.uint32(np.uint32(row[i] & _SIZE) >= size)
+        # Kept to 32 bits, so that eight are counted at a time.
+        count = np.uint32(count + np.uint32(np.uint32(row[i] & _SIZE) >= size))
     return np.int64(count)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from apes.frameworks import FRAMEWORKS
 from apes.reproduce.parts import Part
 from apes.reproduce.setting import Setting
 
@@ -24,7 +25,7 @@ _AS_PUBLISHED: dict[str, Any] = {
 # Our defaults, on the authors' split: gradients, coded reports, a step as large as the noise allows, averaged models.
 _OURS: dict[str, Any] = {"split": "label", "clip": CLIP}
 
-_CLIP_LAPLACE = ("apes", "s-apes", "s-apes-threshold")
+_CLIP_LAPLACE = {name for name, kind in FRAMEWORKS.items() if kind.mechanism == "clip-laplace"}
 
 
 def training(setting: Setting, column: str, framework: str, budgets: str, **changes: Any) -> list[Part]:

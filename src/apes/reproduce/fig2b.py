@@ -65,12 +65,10 @@ def _caption(figures: Figures) -> str:
     }
     smallest = min(figures[OURS]["apes"][law]["mean"] for law in LAWS)
     return (
-        "The runs of Table 4 as a picture. The paper has APES above UniS under all six laws, by far where budgets "
-        "are small "
-        f"(Gauss1, Gauss2). It is so under {above[OURS]} of 6 with our settings, where APES never falls below "
-        f"{smallest:.1f} %, and under {above[PUBLISHED]} of 6 as published: there Laplace noise does not hurt (Table "
-        f"4 says "
-        "why)."
+        "The runs of Table 4 as a picture. The paper has APES above UniS under all six laws, by far where budgets are "
+        f"small (Gauss1, Gauss2). It is so under {above[OURS]} of 6 with our settings, where APES never falls below "
+        f"{smallest:.1f} %, and under {above[PUBLISHED]} of 6 as published: there Laplace noise does not hurt (Table 4 "
+        "says why)."
     )
 
 

@@ -53,7 +53,7 @@ class Part:
         """About how much work it is, in seconds at full size."""
         if self.kind == "train":
             size = float(self.arguments["users"] * self.arguments["rounds"]) / 400_000
-            return 0.1 + 12 * size * (2 if "s-apes" in self.arguments["framework"] else 1)
+            return 0.1 + 12 * size * (2 if self.arguments["framework"].startswith("s-apes") else 1)
         return 0.3 + float(self.arguments.get("users", 0)) / 1e5
 
 

@@ -21,18 +21,18 @@ def bounds_part(setting: Setting, law: str) -> Part:
     return Part("bounds", {"budgets": law, "users": setting.users, "seed": 1, "delta_s": DELTA_S})
 
 
-def user_part(setting: Setting, law: str, *, rounds: int | None = None, kept: float = 1.0) -> Part:
+def user_part(setting: Setting, law: str, *, rounds: int | None = None, coordinates: int = DIMENSIONS) -> Part:
     """Certified figures of a user.
 
     Args:
         setting: Size of the population.
         law: Of its budgets.
         rounds: In all; by default the setting's.
-        kept: Share of the coordinates that random-b keeps; only those are charged for.
+        coordinates: How many of a report's coordinates are charged for.
     """
     arguments = {"budgets": law, "users": setting.users, "seed": 1, "delta": DELTA_USER}
     rounds = setting.rounds if rounds is None else rounds
-    return Part("user-level", arguments | {"dimensions": round(kept * DIMENSIONS), "rounds": rounds})
+    return Part("user-level", arguments | {"dimensions": coordinates, "rounds": rounds})
 
 
 def epsilon_c(setting: Setting, law: str, result: Results) -> dict[str, float]:

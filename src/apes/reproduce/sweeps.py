@@ -10,7 +10,8 @@ from apes.reproduce.columns import CLIP, OURS, PUBLISHED, training
 from apes.reproduce.experiment import Experiment, Figures, Results, Table, accuracies, spread
 from apes.reproduce.parts import Part
 from apes.reproduce.privacy import user_part
-from apes.reproduce.setting import DELTA_USER, KEPT, Setting
+from apes.reproduce.setting import DELTA_USER, DIMENSIONS, KEPT, Setting
+from apes.sparsification import Sparsification
 
 _LAW = "uniform2"
 _COLUMNS = (PUBLISHED, OURS)
@@ -46,7 +47,8 @@ def _keep_parts(setting: Setting) -> list[Part]:
 
 
 def _certified(setting: Setting, ratio: float) -> Part:
-    return user_part(setting, _LAW, rounds=setting.sweep_rounds, kept=ratio)
+    charged = Sparsification("random-b", ratio).coordinates_from_data(DIMENSIONS)
+    return user_part(setting, _LAW, rounds=setting.sweep_rounds, coordinates=charged)
 
 
 def _clip_figures(setting: Setting, result: Results) -> Figures:
