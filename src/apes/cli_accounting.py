@@ -33,6 +33,9 @@ Budgets = Annotated[str, typer.Option(help="Local budgets, as for train.")]
 Users = Annotated[int, typer.Option(help="Number of users.")]
 Dimensions = Annotated[int, typer.Option(help="Coordinates of a report.")]
 Levels = Annotated[str, typer.Option(help="Levels of a coded report, 2 to 256, or 'continuous'.")]
+FrameworkName = Annotated[str, typer.Option(help="apes, s-apes-first, s-apes-threshold, or s-apes with random-b.")]
+SparsifierName = Annotated[str | None, typer.Option(help="As for train.")]
+Keep = Annotated[float | None, typer.Option(help="Fraction of coordinates kept, as for train.")]
 Seed = Annotated[int, typer.Option(help="Seed of the budgets.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")]
 
@@ -47,13 +50,17 @@ def account_command(
     levels: Levels = "256",
     delta_s: Annotated[float, typer.Option(help="Delta at which bounds a coordinate are compared.")] = 1e-8,
     colluders: Annotated[int, typer.Option(help="Users who tell the adversary what they reported.")] = 0,
+    framework: FrameworkName = "apes",
+    sparsifier: SparsifierName = None,
+    keep: Keep = None,
     seed: Seed = 1,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
     """Say what is proved about the central privacy of a population, and what the literature would claim."""
-    plan = _plan(budgets, users, levels, seed)
-    question = Question(dimensions, rounds, delta, delta_s, plan.coded_levels, colluders)
+    plan = _plan(budgets, users, levels, seed, framework=framework, sparsifier=sparsifier, keep=keep)
+    charged = None if plan.sparsification is None else plan.coordinates_from_data(dimensions)
+    question = Question(dimensions, rounds, delta, delta_s, plan.coded_levels, colluders, charged)
     began = time.perf_counter()
     with display.working() as show:
         result = account(plan.population_budgets(), question, show)
@@ -90,13 +97,17 @@ def plan_command(
     rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,
     levels: Levels = "256",
     clip: Annotated[str | None, typer.Option(help="Clip bounds C[,C2,...] to state errors for, with levels.")] = None,
+    framework: FrameworkName = "apes",
+    sparsifier: SparsifierName = None,
+    keep: Keep = None,
     seed: Seed = 1,
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
     """Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."""
-    plan, clips = _plan(budgets, users, levels, seed), parse_clips(clip)
-    goal = Goal(target_epsilon, delta, dimensions, rounds, plan.coded_levels)
+    plan = _plan(budgets, users, levels, seed, framework=framework, sparsifier=sparsifier, keep=keep)
+    clips = parse_clips(clip)
+    goal = Goal(target_epsilon, delta, plan.coordinates_from_data(dimensions), rounds, plan.coded_levels)
     if clips and solve != LEVELS:
         raise ParameterError(f"clip must be left out unless levels are solved for; got {clip!r}")
     began = time.perf_counter()
@@ -172,5 +183,10 @@ def _audit_in_words(result: AuditResult) -> str:
     return "\n".join([setting, *lines, verdict])
 
 
-def _plan(budgets: str, users: int, levels: str, seed: int) -> Plan:
-    return Plan(budgets=budgets, users=users, levels=int(levels) if levels.isdigit() else levels, seed=seed)
+def _plan(budgets: str, users: int, levels: str, seed: int, **choices: Any) -> Plan:
+    """A plan with a certificate."""
+    coded = int(levels) if levels.isdigit() else levels
+    plan = Plan(budgets=budgets, users=users, levels=coded, seed=seed, **choices)
+    if plan.why_not_certified is not None:
+        raise ParameterError(f"framework must be one with a certificate: {plan.why_not_certified}")
+    return plan

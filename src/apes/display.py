@@ -94,7 +94,7 @@ def account(answer: dict[str, Any]) -> None:
         table.add_column(heading, justify="right" if heading else "left")
     names = {"dimension": "one coordinate", "round": "a user, one round", "total": "a user, all rounds"}
     for name, part in answer["certified"].items():
-        lower = f"{answer['lower'][name]:.4g}"
+        lower = f"{answer['lower'][name]:.4g}" if answer["lower"][name] > 0 else "-"
         table.add_row(names[name], f"[bold]{part['epsilon']:.4g}", f"{part['delta']:.3g}", lower)
     console.print(table)
     local = answer["local"]

@@ -48,10 +48,10 @@ def draw_account(result: Account, path: Path) -> None:
     personal.set_ylabel("certified central epsilon, one coordinate")
     personal.grid(alpha=0.3)
     figures = {name: value for name, value in result.published.items() if value and not name.startswith("user_")}
-    names = ["lower bound", "certified", *sorted(figures, key=lambda name: figures[name])]
-    values = [result.dimension.lower, result.dimension.epsilon, *sorted(figures.values())]
-    colours = ["#999999", "#1b6ca8"] + ["#d9a273"] * len(figures)
-    bars.barh(names, values, color=colours)
+    if result.dimension.lower > 0:
+        bars.barh(["lower bound"], [result.dimension.lower], color="#999999")
+    bars.barh(["certified"], [result.dimension.epsilon], color="#1b6ca8")
+    bars.barh(sorted(figures, key=lambda name: figures[name]), sorted(figures.values()), color="#d9a273")
     bars.invert_yaxis()
     bars.set_xlabel("epsilon, one coordinate of one round")
     bars.set_title("blue: proved; orange: published only", fontsize=10)

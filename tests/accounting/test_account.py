@@ -29,6 +29,18 @@ def test_parts_fit_together():
     assert result.personal_central[-1] == pytest.approx(result.dimension.epsilon, rel=1e-4)
 
 
+def test_sparse_reports_are_charged_for_what_they_say():
+    dense, sparse = (account(SMALL, Question(20, 3, 1e-5, levels=16, charged=charged)) for charged in (None, 4))
+    assert sparse.round.epsilon == certify(SMALL, delta=1e-5, dimensions=4, levels=16).epsilon < dense.round.epsilon
+    assert sparse.total.epsilon == certify(SMALL, delta=1e-5, dimensions=4, rounds=3, levels=16).epsilon
+    assert sparse.dimension.epsilon == dense.dimension.epsilon
+    assert sparse.local["user"] == pytest.approx(4.0)
+    # Nothing is known to force a loss through a sparsifier.
+    assert sparse.dimension.lower == sparse.round.lower == sparse.total.lower == 0 < dense.total.lower
+    with pytest.raises(ParameterError, match=r"charged must be in \[1, 20\], got 21"):
+        account(SMALL, Question(20, 3, 1e-5, levels=16, charged=21))
+
+
 def test_a_user_with_a_smaller_budget_is_better_protected():
     local, central = personal_curve(SMALL, 1e-8, 256, 0)
     assert local.size == 20
@@ -89,6 +101,30 @@ def test_command_prints_one_json_object_and_draws(tmp_path):
     assert "not proved for different budgets" in " ".join(done.stderr.split())
 
 
+def test_command_for_sparse_reports(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "apes",
+        "account",
+        "--users",
+        "200",
+        "--dimensions",
+        "100",
+        "--rounds",
+        "2",
+        "--json",
+    ]
+    command += ["--framework", "s-apes-first", "--keep", "0.1", "--budgets", "grid:0.05:1", "--plot", "account.png"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ, COLUMNS="120"))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    expected = certify(np.linspace(0.05, 1, 200), delta=3.6e-5, dimensions=20, rounds=2).epsilon
+    assert answer["certified"]["total"]["epsilon"] == expected
+    assert answer["lower"] == {"dimension": 0.0, "round": 0.0, "total": 0.0}
+    assert (tmp_path / "account.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -99,6 +135,8 @@ def test_command_prints_one_json_object_and_draws(tmp_path):
         (["--dimensions", "0"], "dimensions must be in [1, inf), got 0"),
         (["--colluders", "-1"], "colluders must be in [0, inf), got -1"),
         (["--budgets", "constant:0"], "budgets must be in (0, inf)"),
+        (["--framework", "s-apes"], "framework must be one with a certificate: top-b looks at all"),
+        (["--keep", "0.5"], "keep must be left out: apes does not sparsify; got 0.5"),
     ],
     ids=str,
 )

@@ -190,4 +190,7 @@ def test_certified_guarantee_is_charged_and_kept(apes, tmp_path):
     assert none.returncode == 2
     assert "not even one round" in none.stderr
     unproved = json.loads(apes(*options, "--framework", "s-apes").stdout)["certified"]
-    assert (unproved["epsilon"], "couples" in unproved["why"]) == (None, True)
+    assert (unproved["epsilon"], "top-b looks at all" in unproved["why"]) == (None, True)
+    sparse = json.loads(apes(*options, "--framework", "s-apes-first", "--keep", 0.02).stdout)
+    assert 0 < sparse["certified"]["epsilon"] < free["epsilon"] / 3
+    assert sparse["local_epsilon"]["user"] == [314 * 0.2, 314 * 0.2]

@@ -7,6 +7,7 @@ together. What a sparsifier does to them afterwards can only lower that:
 |-------------------|-----------------------------|------------------------------------------------------------------|
 | none, threshold   | d e                         | composition; a threshold is post-processing of each report       |
 | random-b          | b e                         | which b are kept, and what replaces the others, is not from data |
+| top-b-first       | 2 b e                       | two updates with b coordinates each differ in 2 b at most        |
 | top-b             | min(d e, b e + (d - b) c)   | c is what not being among the b largest tells: docs/proofs.md, 8 |
 """
 
