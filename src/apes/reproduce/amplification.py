@@ -46,7 +46,7 @@ def _figures(laws: tuple[str, ...], setting: Setting, result: Results) -> Figure
 
 def _draw(figures: Figures) -> Figure:
     """One panel a law: published in warm colours, certified in blue, the lower bound in grey."""
-    figure = Figure(figsize=(15, 5.2), layout="constrained")
+    figure = Figure(figsize=(15, 5.8), layout="constrained")
     panels = figure.subplots(1, len(figures["curves"]), sharey=True)
     users = figures["users"]
     for axes, (law, points) in zip(panels, figures["curves"].items(), strict=True):
@@ -61,7 +61,7 @@ def _draw(figures: Figures) -> Figure:
         axes.set(xscale="log", yscale="log", xlabel="users", title=LAW_NAMES[law])
         axes.grid(alpha=0.3, which="both")
     panels[0].set_ylabel("central epsilon, one coordinate")
-    panels[-1].legend(fontsize=8, loc="upper right")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=9)
     return figure
 
 

@@ -54,8 +54,8 @@ def table(figures: Figures) -> Table:
     all_rounds = f"certified, {figures['rounds']} rounds"
     headings = ["law", "APES", "certified, one round", all_rounds, "chosen first", "certified, one round", all_rounds]
     note = (
-        f"Each user keeps the {figures['keep']:.0%} largest coordinates of the update, sets the others to zero and "
-        "then perturbs all of them: two updates differ in 2 b coordinates at most, and only these are charged for "
+        f"Each user keeps the largest {100 * figures['keep']:g} % of the update's coordinates, sets the others to zero "
+        "and then perturbs all of them: two updates differ in 2 b coordinates at most, and only these are charged for "
         "(docs/proofs.md, 10). The count of 2 b is that of the paper's Proposition 1, which does not hold for its own "
         "choice, made after perturbation."
     )
