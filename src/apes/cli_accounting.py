@@ -60,7 +60,8 @@ def account_command(
     """Say what is proved about the central privacy of a population, and what the literature would claim."""
     plan = _plan(budgets, users, levels, seed, framework=framework, sparsifier=sparsifier, keep=keep)
     charged = None if plan.sparsification is None else plan.coordinates_from_data(dimensions)
-    question = Question(dimensions, rounds, delta, delta_s, plan.coded_levels, colluders, charged)
+    chosen = plan.chosen_first(dimensions)
+    question = Question(dimensions, rounds, delta, delta_s, plan.coded_levels, colluders, charged, chosen)
     began = time.perf_counter()
     with display.working() as show:
         result = account(plan.population_budgets(), question, show)
@@ -107,7 +108,8 @@ def plan_command(
     """Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."""
     plan = _plan(budgets, users, levels, seed, framework=framework, sparsifier=sparsifier, keep=keep)
     clips = parse_clips(clip)
-    goal = Goal(target_epsilon, delta, plan.coordinates_from_data(dimensions), rounds, plan.coded_levels)
+    charged, chosen = plan.coordinates_from_data(dimensions), plan.chosen_first(dimensions)
+    goal = Goal(target_epsilon, delta, charged, rounds, plan.coded_levels, chosen)
     if clips and solve != LEVELS:
         raise ParameterError(f"clip must be left out unless levels are solved for; got {clip!r}")
     began = time.perf_counter()

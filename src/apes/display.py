@@ -159,8 +159,8 @@ def spent(accounts: list[dict[str, Any]]) -> None:
     """Print what the users of a vault have spent: the first of them if they are many."""
     table = Table(
         title="[bold]Spent[/] (local epsilon, all coordinates, rounds and runs)",
-        caption="This holds whoever reads the reports. The far smaller central figure is in the analyzer's summary: "
-        "it depends on who else took part.",
+        caption="This holds whoever reads the reports. The central figure is in the analyzer's summary: it depends on "
+        "who else took part, and is far smaller among many.",
         title_justify="left",
         caption_justify="left",
     )

@@ -209,11 +209,15 @@ class Plan:
         return None if self.sparsification is None else self.sparsification.why_not_certified
 
     def coordinates_from_data(self, dimensions: int) -> int:
-        """Coordinates of a report that are charged for, locally and centrally (docs/proofs.md, 9 and 10).
+        """Coordinates of a report that are charged for (docs/proofs.md, 9 and 10).
 
         Those in which the reports on two updates can differ, given the choices that do not look at data.
         """
         return dimensions if self.sparsification is None else self.sparsification.coordinates_from_data(dimensions)
+
+    def chosen_first(self, dimensions: int) -> int | None:
+        """How many coordinates every user chooses before perturbing, or None (docs/proofs.md, 11)."""
+        return None if self.sparsification is None else self.sparsification.chosen_first(dimensions)
 
     @property
     def central_delta(self) -> float:
@@ -230,6 +234,7 @@ class Plan:
             self.coded_levels,
             expected_rounds=self.rounds,
             target=self.target_epsilon,
+            chosen=self.chosen_first(dimensions),
         )
 
     def event(self, number: int, budgets: NDArray[np.float64], dimensions: int) -> Event:

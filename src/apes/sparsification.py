@@ -42,7 +42,7 @@ class Sparsification:
 
     @property
     def why_not_certified(self) -> str | None:
-        """Why no central guarantee covers it; None if one does (docs/proofs.md, 9 and 10)."""
+        """Why no central guarantee covers it; None if one does (docs/proofs.md, 9 to 11)."""
         return "top-b looks at all of a user's coordinates at once" if self.strategy == "top-b" else None
 
     def coordinates_from_data(self, dimensions: int) -> int:
@@ -51,9 +51,14 @@ class Sparsification:
             return min(dimensions, 2 * self._kept(dimensions))
         return self._kept(dimensions) if self.strategy == "random-b" else dimensions
 
+    def chosen_first(self, dimensions: int) -> int | None:
+        """How many coordinates every user chooses before perturbing; None if the choice is made afterwards."""
+        return self._kept(dimensions) if self.strategy == "top-b-first" else None
+
     def updater(self, updater: Updater, dimensions: int) -> Updater:
         """What every user's data becomes before it is perturbed."""
-        return LargestCoordinates(updater, self._kept(dimensions)) if self.strategy == "top-b-first" else updater
+        b = self.chosen_first(dimensions)
+        return updater if b is None else LargestCoordinates(updater, b)
 
     def sparsifier(self, dimensions: int) -> TopB | RandomB | Threshold | None:
         """What becomes of every user's reports after perturbation; None if they stay as they are."""

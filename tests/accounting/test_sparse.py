@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from apes import Plan
+from apes.accounting.accountant import Accountant
 from apes.accounting.certificate import hiding_curve, honest_others
 from apes.accounting.guarantee import certified_epsilon
+from apes.accounting.sparse import sparse_curve
 from apes.codes import level_probabilities
+from apes.errors import ParameterError
 
 # Relative and absolute error of the oracle's own sums.
 ORACLE = (1e-12, 1e-15)
@@ -135,32 +138,125 @@ def worst_of_sparse_updates(budgets, dimensions, b, rng, points):
     return {t: max(divergence(a, b, t) for a in seen for b in seen) for t in points}
 
 
-def tell_too_much(b, cases=9):
-    """How often the b largest of three coordinates tell more than two coordinates are certified for."""
+def tell_too_much(b, chosen, *, too_weak=1.0, cases=9):
+    """How often the b largest of three coordinates tell more than is certified for so many chosen ones."""
     rng, found = np.random.default_rng(5), 0
     for case in range(cases):
         budgets = np.exp(rng.uniform(np.log(0.3), np.log(4), 1 + case % 3))
-        budgets[0] = budgets.max()
         for delta in (1e-4, 0.01, 0.05):
-            epsilon = certified_epsilon(budgets, delta=delta, dimensions=2, levels=3)
-            exact = worst_of_sparse_updates(budgets, 3, b, rng, [epsilon])[epsilon]
+            epsilon = certified_epsilon(budgets, delta=delta, dimensions=3, chosen=chosen, levels=3)
+            exact = worst_of_sparse_updates(too_weak * budgets, 3, b, rng, [epsilon])[epsilon]
             found += exact * (1 - ORACLE[0]) - ORACLE[1] > delta
     return found
 
 
-def test_the_largest_one_tells_no_more_than_two():
-    assert tell_too_much(1) == 0
+@pytest.mark.parametrize("b", [1, 2])
+def test_what_was_chosen_tells_no_more_than_is_certified(b):
+    assert tell_too_much(b, b) == 0
 
 
-def test_keeping_more_than_is_said_is_seen():
-    assert tell_too_much(3) > 9
+def test_choosing_one_too_many_is_seen():
+    assert tell_too_much(2, 1) > 3
 
 
-def test_a_plan_charges_for_twice_what_is_chosen_first():
+def test_a_sparse_mechanism_ten_per_cent_too_weak_is_seen():
+    assert tell_too_much(1, 1, too_weak=1.1) > 3
+
+
+def centre_row(budget, levels):
+    """Law of a report on zero."""
+    rows = level_probabilities(np.array([budget]), levels)[0]
+    return (rows[(levels - 1) // 2] + rows[levels // 2]) / 2
+
+
+def largest_gap(levels, blanket, budget, smaller):
+    """How far an input against the centre, smaller budget, is above an end against the centre in convex order."""
+    rows, few = (level_probabilities(np.array([e]), levels)[0] for e in (budget, smaller))
+    centres = centre_row(budget, levels), centre_row(smaller, levels)
+    worst = -math.inf
+    for x in np.exp(np.linspace(-budget, budget, 9)):
+        end = (rows[0] - x * centres[0]) / blanket
+        for row in few:
+            other = (row - x * centres[1]) / blanket
+            cuts = np.unique(np.concatenate([end, other]))[:, None]
+            gap = (np.maximum(other - cuts, 0) - np.maximum(end - cuts, 0)) @ blanket
+            worst = max(worst, float(gap.max()) / float(np.abs(end).max()))
+    return worst
+
+
+LEVELS_AND_BUDGETS = [(levels, budget) for levels in range(2, 10) for budget in (0.05, 0.5, 2.0, 6.0)]
+
+
+def test_the_end_is_worst_against_the_centre_for_every_smaller_budget():
+    """Lemmas 1 and 2 on levels."""
+    for levels, budget in LEVELS_AND_BUDGETS:
+        uniform = np.full(levels, 1 / levels)
+        for share in (0.05, 0.4, 0.8, 1.0):
+            assert largest_gap(levels, uniform, budget, share * budget) < 1e-13
+
+
+def test_only_the_uniform_blanket_covers_smaller_budgets():
+    def shaped(levels, budget):
+        blanket = np.exp(-budget * np.abs(np.arange(levels) - (levels - 1) / 2) / (levels - 1))
+        return blanket / blanket.sum()
+
+    assert all(largest_gap(k, shaped(k, e), e, e) < 1e-13 for k, e in LEVELS_AND_BUDGETS)
+    assert any(largest_gap(k, shaped(k, e), e, 0.5 * e) > 1e-3 for k, e in LEVELS_AND_BUDGETS)
+
+
+@pytest.mark.parametrize("levels", [2, 3, 8, 256, None])
+@pytest.mark.parametrize("budget", [0.1, 1.0, 4.0])
+def test_a_couple_alone_is_the_product_of_two_reports(budget, levels):
+    """With nobody to hide among: the exact divergence of the two reports, from above and not by much."""
+    curve = sparse_curve(budget, np.empty(0), 1e-6, levels)
+    # For continuous reports, many levels are close enough.
+    rows = level_probabilities(np.array([budget]), levels or 4000)[0] if levels else None
+    end = rows[0] if levels else np.exp(-budget * (np.arange(4000) + 0.5) / 4000)
+    middle = centre_row(budget, levels) if levels else np.exp(-budget * np.abs(np.arange(4000) + 0.5 - 2000) / 4000)
+    end, middle = end / end.sum(), middle / middle.sum()
+    for t in (0.0, 0.2 * budget, 0.6 * budget, 0.9 * budget):
+        exact = float(np.maximum(np.outer(end, middle) - math.exp(t) * np.outer(middle, end), 0).sum())
+        slack = 1e-3 if levels is None else 1e-12
+        assert exact * (1 - slack) <= curve.delta(t)
+        couple = curve._of_couple(t)
+        assert exact * (1 - slack) - 1e-15 <= couple <= 1.03 * exact + 1e-4
+
+
+def test_a_couple_is_cheaper_than_a_whole_coordinate_at_the_papers_setting():
+    budgets = np.linspace(0.05, 1, 10_000)
+    b = certified_epsilon(budgets, delta=3.6e-5, dimensions=7850, chosen=392)
+    alone, twice = (certified_epsilon(budgets, delta=3.6e-5, dimensions=uses) for uses in (392, 784))
+    assert alone <= b < 1.02 * alone < 0.75 * twice
+
+
+def test_large_budgets_fall_back_to_twice_as_many_coordinates():
+    budgets = np.full(50, 12.0)
+    chosen = certified_epsilon(budgets, delta=1e-5, dimensions=100, chosen=5)
+    assert chosen == certified_epsilon(budgets, delta=1e-5, dimensions=10)
+
+
+def test_rounds_with_different_participants():
+    many, few = np.linspace(0.1, 1, 300), np.linspace(0.1, 1, 200)
+    accountant = Accountant(40, 1e-5, 16, expected_rounds=3, chosen=4)
+    accountant.charge(many, 2)
+    mixed = accountant.charge(few)
+    bounds = [
+        certified_epsilon(budgets, delta=1e-5, dimensions=40, chosen=4, rounds=3, levels=16) for budgets in (many, few)
+    ]
+    assert bounds[0] < mixed < bounds[1]
+
+
+@pytest.mark.parametrize("chosen", [0, 41, 2.5])
+def test_chosen_outside_its_range(chosen):
+    with pytest.raises(ParameterError, match="chosen must be"):
+        certified_epsilon(np.ones(5), delta=1e-5, dimensions=40, chosen=chosen)
+
+
+def test_a_plan_charges_for_what_is_chosen_first():
     plan = Plan(framework="s-apes-first", keep=0.25, users=500, rounds=3)
     budgets = plan.population_budgets()
     assert plan.accountant(40).charge(budgets, 3) == pytest.approx(
-        certified_epsilon(budgets, delta=plan.central_delta, dimensions=20, rounds=3), rel=1e-3
+        certified_epsilon(budgets, delta=plan.central_delta, dimensions=40, chosen=10, rounds=3), rel=1e-3
     )
     assert plan.event(1, budgets, 40).coordinates_from_data == 20
     # Never for more than there are.

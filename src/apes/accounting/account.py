@@ -32,7 +32,9 @@ class Question:
         delta_s: At which shuffle bounds a coordinate are compared; the certificate's is tanh(max e / 2) delta_s.
         levels: Levels of coded reports, or None for continuous ones.
         colluders: Users who tell the adversary what they reported.
-        charged: For sparse reports, how many of the coordinates are charged for, in [1, dimensions]; None for APES.
+        charged: For sparse reports, how many of the coordinates are charged for locally, in [1, dimensions]; None for
+            APES.
+        chosen: b, where every user sets all but b coordinates to zero before perturbing, or None.
     """
 
     dimensions: int
@@ -42,6 +44,7 @@ class Question:
     levels: int | None = 256
     colluders: int = 0
     charged: int | None = None
+    chosen: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +89,16 @@ def account(budgets: Array, question: Question, progress: Progress = lambda step
     whole("charged", charged, 1, question.dimensions)
 
     def certified(delta: float, dimensions: int, rounds: int) -> Guarantee:
-        proved = certify(budgets, delta=delta, dimensions=dimensions, rounds=rounds, levels=levels, colluders=colluders)
+        chosen = None if dimensions == 1 else question.chosen
+        proved = certify(
+            budgets,
+            delta=delta,
+            dimensions=dimensions,
+            rounds=rounds,
+            levels=levels,
+            colluders=colluders,
+            chosen=chosen,
+        )
         # The datasets that force a loss change every coordinate; what they force through a sparsifier is not known.
         return proved if question.charged is None else replace(proved, lower=0.0)
 

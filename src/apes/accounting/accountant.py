@@ -5,8 +5,9 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate import HidingCurve, check_delta, check_levels, hiding_curve, honest_others
-from apes.accounting.composition import Composer
+from apes.accounting.certificate import check_delta, check_levels
+from apes.accounting.charges import Charges
+from apes.accounting.composition import Composer, Use
 from apes.accounting.event import budgets_digest
 from apes.errors import BudgetExceeded
 from apes.parameters import positive, positive_array, whole
@@ -27,6 +28,7 @@ class Accountant:
         expected_rounds: About how many rounds there will be, at least 1; figures are tightest there, valid for any.
         colluders: Users of each round who tell the adversary what they reported.
         target: Largest epsilon allowed, or None.
+        chosen: b, where every user sets all but b coordinates to zero before perturbing, or None.
 
     >>> accountant = Accountant(dimensions=10, delta=1e-6, levels=256, expected_rounds=2)
     >>> full, fewer = np.full(1000, 0.5), np.full(900, 0.5)
@@ -43,14 +45,15 @@ class Accountant:
         expected_rounds: int,
         colluders: int = 0,
         target: float | None = None,
+        chosen: int | None = None,
     ) -> None:
-        self._dimensions, self._levels = whole("dimensions", dimensions, 1), check_levels(levels)
+        self._charges, self._levels = Charges(dimensions, chosen), check_levels(levels)
         self._colluders = whole("colluders", colluders, 0)
         self.delta = check_delta(delta)
         self.target = None if target is None else positive("target_epsilon", target)
-        self._uses = self._dimensions * whole("expected_rounds", expected_rounds, 1)
-        self._composer = Composer(delta, self._uses)
-        self._curves: dict[str, HidingCurve] = {}
+        self._expected = whole("expected_rounds", expected_rounds, 1)
+        self._composers = [Composer(delta, uses * self._expected) for uses in self._charges.uses]
+        self._curves: dict[str, list[Use]] = {}
         self._rounds: Counter[str] = Counter()
         self._known: dict[frozenset[tuple[str, int]], float] = {frozenset(): 0.0}
 
@@ -88,13 +91,20 @@ class Accountant:
         budgets = positive_array("budgets", budgets)
         name = budgets_digest(budgets)
         if name not in self._curves:
-            others = honest_others(budgets, self._colluders, self._levels)
-            self._curves[name] = hiding_curve(float(budgets.max()), others, self.delta / self._uses, self._levels)
+            self._curves[name] = self._charges.curves(
+                budgets, self._colluders, self.delta, self._expected, self._levels
+            )
         return name
 
     def _epsilon(self, rounds: Counter[str]) -> float:
         key = frozenset(rounds.items())
         if key not in self._known:
-            uses = [(self._curves[name], self._dimensions * count) for name, count in rounds.items()]
-            self._known[key] = self._composer.epsilon(uses)
+            self._known[key] = min(
+                composer.epsilon([_times(self._curves[name][way], count) for name, count in rounds.items()])
+                for way, composer in enumerate(self._composers)
+            )
         return self._known[key]
+
+
+def _times(use: Use, rounds: int) -> Use:
+    return use[0], use[1] * rounds

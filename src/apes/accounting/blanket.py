@@ -96,6 +96,30 @@ def hidden_pair(budget: float, shape: float, levels: int | None) -> HiddenPair:
     return HiddenPair(blanket, first, first[::-1].copy(), ratio[:-1], ratio[1:], ratio[::-1][1:], ratio[::-1][:-1])
 
 
+def half_pairs(budget: float, levels: int | None) -> tuple[HiddenPair, HiddenPair]:
+    """The victim's laws at an end and at the centre under the uniform blanket: end against centre, and the reverse."""
+    if levels is not None:
+        steps = np.arange(levels)
+        end = np.exp(-budget * steps / (levels - 1))
+        centre = np.exp(-budget * np.abs(steps - (levels - 1) / 2) / (levels - 1))
+        end, centre = end / end.sum(), centre / centre.sum()
+        blanket = np.full(levels, 1 / levels)
+        ends, centres = (end / blanket, end / blanket), (centre / blanket, centre / blanket)
+    else:
+        # 1/2 is an edge, so that the densities are monotone within each cell.
+        edges = np.linspace(0, 1, _CELLS + 1)
+        half = _exponential_mass(-budget / 2, 2 * edges[: _CELLS // 2 + 1]) / 2
+        end, centre, blanket = _exponential_mass(budget, edges), np.concatenate([half, half[::-1]]), np.diff(edges)
+        ends = _range(_exponential_density(budget, edges))
+        centres = _range(_exponential_density(-budget / 2, 2 * np.minimum(edges, 1 - edges)))
+    return HiddenPair(blanket, end, centre, *ends, *centres), HiddenPair(blanket, centre, end, *centres, *ends)
+
+
+def _range(density: Array) -> tuple[Array, Array]:
+    """Largest and smallest value within each cell, from the values at the edges."""
+    return np.maximum(density[:-1], density[1:]), np.minimum(density[:-1], density[1:])
+
+
 def _row_sum(e: Array, levels: int) -> Array:
     """Z_0 = sum_s exp(-e s / (K-1)), as a geometric series."""
     x = e / (levels - 1)

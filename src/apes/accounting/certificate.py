@@ -6,6 +6,7 @@ the hockey-stick divergence of the two together.
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,23 @@ _WIDE, _PROBES = 10.0, 24
 # Larger budgets get the local guarantee: exp of them, and of more, would leave the range of floating point.
 LARGEST_BUDGET = 300.0
 _GROUPS = 4096
+
+
+class Curve(Protocol):
+    """delta as a function of t, from above, for something that is used many times."""
+
+    @property
+    def budget(self) -> float:
+        """What it costs locally, in nats; beyond it delta is 0."""
+        ...
+
+    def delta(self, t: float, cells: int | None = None) -> float:
+        """Upper bound of the hockey-stick divergence at exp(t)."""
+        ...
+
+    def epsilon(self, delta: float, cells: int | None = None) -> float:
+        """A t with delta(t) <= delta, as small as was found."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +129,12 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
     centre, half = min(candidates)[1], budget / (_SHAPES - 1) / 2
     candidates += [tried(shape) for shape in (centre - half, centre + half) if 0 < shape < budget]
     return min(candidates)[2]
+
+
+def uniform_curve(budget: float, others: Array, levels: int | None) -> HidingCurve:
+    """The curve under the uniform blanket."""
+    others, counts = _grouped(others)
+    return _curve(budget, others, 0.0, levels, counts)
 
 
 def honest_others(budgets: Array, colluders: int, levels: int | None) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from apes.accounting.certificate import LARGEST_BUDGET, HidingCurve
+from apes.accounting.certificate import LARGEST_BUDGET, Curve
 from apes.accounting.lattice import (
     UNIT,
     Lattice,
@@ -27,7 +27,7 @@ from apes.errors import ParameterError, RegimeError
 from apes.parameters import whole
 
 Array = NDArray[np.float64]
-Use = tuple[HidingCurve, int]
+Use = tuple[Curve, int]
 """A curve and how many times it is used."""
 
 SMALLEST_DELTA = 1e-100
@@ -58,11 +58,11 @@ class Composer:
             raise RegimeError(f"delta must be in [{SMALLEST_DELTA:g}, 1) where uses are composed, got {delta!r}")
         self._delta = delta
         self._breach = delta * _BREACH / whole("expected", expected, 1)
-        self._dots: dict[HidingCurve, Dots] = {}
+        self._dots: dict[Curve, Dots] = {}
 
     def epsilon(self, uses: Sequence[Use]) -> float:
         """Epsilon of all uses together; never more than the local budgets add up to."""
-        counts: dict[HidingCurve, int] = {}
+        counts: dict[Curve, int] = {}
         for curve, count in uses:
             counts[curve] = counts.get(curve, 0) + whole("count", count, 1)
         if not counts:
@@ -80,7 +80,7 @@ class Composer:
         return min(local, _Sum([(self._dots[curve], count) for curve, count in counts.items()]).epsilon(self._delta))
 
 
-def composed_epsilon(curve: HidingCurve, delta: float, count: int) -> float:
+def composed_epsilon(curve: Curve, delta: float, count: int) -> float:
     """Certified epsilon of ``count`` independent uses of a curve at ``delta``."""
     return curve.epsilon(delta) if count == 1 else Composer(delta, count).epsilon([(curve, count)])
 

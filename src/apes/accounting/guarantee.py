@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate import check_delta, check_levels, hiding_curve, honest_others
+from apes.accounting.certificate import check_delta, check_levels
+from apes.accounting.charges import Charges
 from apes.accounting.composition import composed_epsilon
 from apes.accounting.lower import lower_epsilon
 from apes.parameters import whole
@@ -24,8 +25,8 @@ class Guarantee:
         neighbours: The relation: one user's data replaced by any other, the number of users public.
         level: ``coordinate``, ``user`` (all coordinates of one round) or ``rounds`` (all coordinates of all rounds).
         method: How it was proved.
-        lower: What some dataset forces at the same delta: how tight epsilon is. Over many coordinates or rounds its own
-            rounding is not bounded, so it is a measure, not a theorem.
+        lower: What some dataset forces at the same delta: how tight epsilon is; 0 where none is known. Over many
+            coordinates or rounds its own rounding is not bounded, so it is a measure, not a theorem.
     """
 
     epsilon: float
@@ -44,6 +45,7 @@ def certify(
     rounds: int = 1,
     levels: int | None = MAX_LEVELS,
     colluders: int = 0,
+    chosen: int | None = None,
 ) -> Guarantee:
     """Certify what the shuffled reports of a population reveal about any one of its users.
 
@@ -54,6 +56,7 @@ def certify(
         rounds: Rounds with the same participants, at least 1.
         levels: Levels of coded reports in [2, 256], or None for continuous Clip-Laplace.
         colluders: Users, apart from the victim, who tell the adversary what they reported.
+        chosen: b, where every user sets all but b coordinates to zero before perturbing (``s-apes-first``).
 
     Returns:
         A guarantee for every user, whatever their budget.
@@ -66,11 +69,12 @@ def certify(
     True
     """
     epsilon = certified_epsilon(
-        budgets, delta=delta, dimensions=dimensions, rounds=rounds, levels=levels, colluders=colluders
+        budgets, delta=delta, dimensions=dimensions, rounds=rounds, levels=levels, colluders=colluders, chosen=chosen
     )
     level = "rounds" if rounds > 1 else "user" if dimensions > 1 else "coordinate"
     method = f"privacy blanket, {'continuous' if levels is None else f'{levels} levels'}"
-    lower = lower_epsilon(budgets, delta, levels, dimensions * rounds)
+    # The datasets that force a loss change every coordinate; what sparse updates force is not known.
+    lower = lower_epsilon(budgets, delta, levels, dimensions * rounds) if chosen is None else 0.0
     return Guarantee(epsilon, delta, NEIGHBOURS, level, method, lower)
 
 
@@ -82,11 +86,10 @@ def certified_epsilon(
     rounds: int = 1,
     levels: int | None = MAX_LEVELS,
     colluders: int = 0,
+    chosen: int | None = None,
 ) -> float:
     """The epsilon of `certify` alone, for those who ask often: searches, audits, pictures."""
     levels, delta = check_levels(levels), check_delta(delta)
-    count = whole("dimensions", dimensions, 1) * whole("rounds", rounds, 1)
-    others = honest_others(budgets, colluders, levels)
-    # The bound increases with the victim's budget while the others stay the same: the largest covers everybody.
-    curve = hiding_curve(float(np.max(budgets)), others, delta / count, levels)
-    return composed_epsilon(curve, delta, count)
+    charges, rounds = Charges(dimensions, chosen), whole("rounds", rounds, 1)
+    ways = charges.curves(budgets, colluders, delta, rounds, levels)
+    return min(composed_epsilon(curve, delta, uses * rounds) for curve, uses in ways)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate import HidingCurve
+from apes.accounting.certificate import Curve
 from apes.accounting.lattice import UNIT, Lattice
 
 Array = NDArray[np.float64]
@@ -32,21 +32,38 @@ class Dots:
         return self.step * (self.deltas.size // 2)
 
 
-def dots(curve: HidingCurve, breach: float) -> Dots:
-    """Evaluate a curve, as far as it matters.
+def dots(curve: Curve, breach: float) -> Dots:
+    """Evaluate a curve that is its own mirror image, as far as it matters.
 
     Args:
-        curve: Divergence of one coordinate of one round.
+        curve: Divergence of one coordinate of one round, the same if the two laws are exchanged.
         breach: What a single use may leave beyond the last point, all of which is counted; in (0, 1).
     """
-    last = curve.epsilon(breach, cells=32) or 0.01 * curve.budget
+    values, step = _evaluated((curve,), breach)
+    return _mirrored(values[0], values[0], step)
+
+
+def both_dots(curve: Curve, reverse: Curve, breach: float) -> tuple[Dots, Dots]:
+    """Evaluate a curve, and that of its two laws exchanged, on the same points."""
+    (values, reversed_values), step = _evaluated((curve, reverse), breach)
+    return _mirrored(values, reversed_values, step), _mirrored(reversed_values, values, step)
+
+
+def _evaluated(curves: tuple[Curve, ...], breach: float) -> tuple[list[Array], float]:
+    """Values at 0 .. K steps, K steps as far as any of the curves matters, and the step."""
+    last = max(curve.epsilon(breach, cells=32) or 0.01 * curve.budget for curve in curves)
     step = last / _POINTS
     # The last one at `last` itself: a unit below the budget the curve would not be 0.
-    positive = np.array([curve.delta(step * k) for k in range(_POINTS)] + [curve.delta(last)])
+    points = [*(step * k for k in range(_POINTS)), last]
+    return [np.array([curve.delta(t) for t in points]) for curve in curves], step
+
+
+def _mirrored(values: Array, reversed_values: Array, step: float) -> Dots:
+    """A curve from its values at points that are not negative, and from those of its laws exchanged."""
     t = step * np.arange(_POINTS, 0, -1)
-    # delta(-t) = 1 - exp(-t) + exp(-t) delta(t), since the two ends mirror each other. A few units, for rounding.
-    negative = (-np.expm1(-t) + np.exp(-t) * positive[:0:-1]) * (1 + 8 * UNIT)
-    deltas = np.minimum.accumulate(np.minimum(np.concatenate([negative, positive]), 1.0))
+    # delta(-t) = 1 - exp(-t) + exp(-t) delta(t) of the exchanged laws. A few units, for rounding.
+    negative = (-np.expm1(-t) + np.exp(-t) * reversed_values[:0:-1]) * (1 + 8 * UNIT)
+    deltas = np.minimum.accumulate(np.minimum(np.concatenate([negative, values]), 1.0))
     return Dots(step, convex_minorant(np.exp(step * np.arange(-_POINTS, _POINTS + 1)), deltas))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.certificate import check_delta, check_levels
+from apes.accounting.charges import Charges
 from apes.accounting.guarantee import certified_epsilon
 from apes.accounting.search import Point, Progress, Search
 from apes.errors import ParameterError
@@ -40,6 +41,7 @@ class Goal:
         dimensions: Coordinates of a report.
         rounds: Rounds of training.
         levels: Levels of coded reports, or None for continuous ones.
+        chosen: b, where every user sets all but b coordinates to zero before perturbing, or None.
     """
 
     epsilon: float
@@ -47,18 +49,24 @@ class Goal:
     dimensions: int
     rounds: int
     levels: int | None = 256
+    chosen: int | None = None
 
     def __post_init__(self) -> None:
         positive("target_epsilon", self.epsilon)
         check_delta(self.delta)
-        whole("dimensions", self.dimensions, 1)
+        Charges(self.dimensions, self.chosen)
         whole("rounds", self.rounds, 1)
         check_levels(self.levels)
 
     def cost(self, budgets: Array) -> float:
         """Certified epsilon of these budgets."""
         return certified_epsilon(
-            budgets, delta=self.delta, dimensions=self.dimensions, rounds=self.rounds, levels=self.levels
+            budgets,
+            delta=self.delta,
+            dimensions=self.dimensions,
+            rounds=self.rounds,
+            levels=self.levels,
+            chosen=self.chosen,
         )
 
 

@@ -1,7 +1,7 @@
 """Choice before perturbation: a user keeps the b largest coordinates of the update and sets the others to zero.
 
 Everything is perturbed afterwards, zeros included, so what leaves is an APES report of all d coordinates. Two updates
-of a user then differ in at most 2 b coordinates, whatever the data: only these are charged for (docs/proofs.md, 10).
+of a user then differ in at most 2 b coordinates, whatever the data (docs/proofs.md, 10 and 11).
 
 The choice looks at data, and how long a device takes can be seen. So it takes the same steps whatever the data: the
 b-th largest size is built bit by bit, each bit from a count over all coordinates.

@@ -88,7 +88,8 @@ class Terms:
     def accountant(self) -> Accountant:
         """What charges the rounds, for whoever took part; the target is for the caller to keep."""
         coordinates, delta = self.coordinates_from_data, self.plan.central_delta
-        return Accountant(coordinates, delta, self.levels, expected_rounds=self.plan.rounds)
+        chosen, rounds = self.plan.chosen_first(self.dimensions), self.plan.rounds
+        return Accountant(coordinates, delta, self.levels, expected_rounds=rounds, chosen=chosen)
 
 
 @dataclass(frozen=True)

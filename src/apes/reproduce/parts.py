@@ -148,10 +148,8 @@ def _bounds(workshop: Workshop, arguments: Values, tell: Callable[[float], None]
 def _user_level(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
     """Certified user-level figures of a law, one round and all rounds."""
     budgets = make_budgets(arguments["budgets"], arguments["users"], arguments["seed"])
-    figures = [
-        certified_epsilon(budgets, delta=arguments["delta"], dimensions=arguments["dimensions"], rounds=rounds)
-        for rounds in (1, arguments["rounds"])
-    ]
+    asked = {"delta": arguments["delta"], "dimensions": arguments["dimensions"], "chosen": arguments.get("chosen")}
+    figures = [certified_epsilon(budgets, rounds=rounds, **asked) for rounds in (1, arguments["rounds"])]
     return {"round": figures[0], "total": figures[1]}
 
 

@@ -7,6 +7,7 @@ from apes.accounting.published import DeltaConvention, advanced_composition, use
 from apes.reproduce.experiment import Results
 from apes.reproduce.parts import Part
 from apes.reproduce.setting import DELTA_S, DELTA_USER, DIMENSIONS, KEPT, Setting
+from apes.sparsification import Sparsification
 
 CONVENTIONS = {
     "coordinate": DeltaConvention.COORDINATE,
@@ -21,18 +22,24 @@ def bounds_part(setting: Setting, law: str) -> Part:
     return Part("bounds", {"budgets": law, "users": setting.users, "seed": 1, "delta_s": DELTA_S})
 
 
-def user_part(setting: Setting, law: str, *, rounds: int | None = None, coordinates: int = DIMENSIONS) -> Part:
+def user_part(
+    setting: Setting, law: str, *, rounds: int | None = None, sparsification: Sparsification | None = None
+) -> Part:
     """Certified figures of a user.
 
     Args:
         setting: Size of the population.
         law: Of its budgets.
         rounds: In all; by default the setting's.
-        coordinates: How many of a report's coordinates are charged for.
+        sparsification: What becomes of reports; None for APES.
     """
     arguments = {"budgets": law, "users": setting.users, "seed": 1, "delta": DELTA_USER}
-    rounds = setting.rounds if rounds is None else rounds
-    return Part("user-level", arguments | {"dimensions": coordinates, "rounds": rounds})
+    arguments["rounds"] = setting.rounds if rounds is None else rounds
+    if sparsification is None:
+        return Part("user-level", arguments | {"dimensions": DIMENSIONS})
+    arguments["dimensions"] = sparsification.coordinates_from_data(DIMENSIONS)
+    chosen = sparsification.chosen_first(DIMENSIONS)
+    return Part("user-level", arguments if chosen is None else arguments | {"chosen": chosen})
 
 
 def epsilon_c(setting: Setting, law: str, result: Results) -> dict[str, float]:

@@ -10,7 +10,7 @@ from apes.reproduce.columns import CLIP, OURS, PUBLISHED, training
 from apes.reproduce.experiment import Experiment, Figures, Results, Table, accuracies, spread
 from apes.reproduce.parts import Part
 from apes.reproduce.privacy import user_part
-from apes.reproduce.setting import DELTA_USER, DIMENSIONS, KEPT, Setting
+from apes.reproduce.setting import DELTA_USER, KEPT, Setting
 from apes.sparsification import Sparsification
 
 _LAW = "uniform2"
@@ -47,8 +47,8 @@ def _keep_parts(setting: Setting) -> list[Part]:
 
 
 def _certified(setting: Setting, ratio: float) -> Part:
-    charged = Sparsification("random-b", ratio).coordinates_from_data(DIMENSIONS)
-    return user_part(setting, _LAW, rounds=setting.sweep_rounds, coordinates=charged)
+    kept = None if ratio == _ALL else Sparsification("random-b", ratio)
+    return user_part(setting, _LAW, rounds=setting.sweep_rounds, sparsification=kept)
 
 
 def _clip_figures(setting: Setting, result: Results) -> Figures:
