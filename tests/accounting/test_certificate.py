@@ -9,7 +9,7 @@ import pytest
 
 from apes.accounting.blanket import hidden_pair
 from apes.accounting.certificate import HidingCurve, _curve, hiding_curve, honest_others
-from apes.accounting.guarantee import certify
+from apes.accounting.guarantee import certified_epsilon, certify
 from apes.errors import ParameterError, RegimeError
 from apes.thresholds import acceptance_thresholds
 
@@ -282,6 +282,16 @@ def test_budgets_from_a_millionth_to_thirty(levels):
     many = certify(budgets, delta=1e-6, levels=levels, dimensions=3, rounds=2)
     assert one.lower <= many.lower <= many.epsilon <= 180 * (1 + 1e-15)
     assert one.epsilon <= many.epsilon
+
+
+@pytest.mark.parametrize("levels", [2, 256, None])
+@pytest.mark.parametrize("budget", [1e-300, 1e-17, 1e-12, 1e-9])
+def test_budgets_next_to_nothing(budget, levels):
+    """They get the figure of 1e-9, or what they spend locally: next to nothing, and no error."""
+    assert certify(np.full(20, budget), delta=1e-12, levels=levels).epsilon <= 1e-9
+    assert certified_epsilon(np.full(20, budget), delta=1e-12, dimensions=9, chosen=2, levels=levels) <= 1e-8
+    mixed = np.array([budget, 1.0, 0.5])
+    assert 0 < certify(mixed, delta=1e-6, levels=levels).epsilon <= 1
 
 
 def test_says_how_tight_it_is():

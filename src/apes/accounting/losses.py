@@ -105,7 +105,11 @@ def _connected(x: Array, corners: Array, deltas: Array) -> Array:
 
 
 def convex_minorant(x: Array, y: Array) -> Array:
-    """Greatest convex function below the points, among them (0, 1), at the points: a divergence is convex in exp(t)."""
+    """Greatest convex function below the points, among them (0, 1), at the points: a divergence is convex in exp(t).
+
+    Up to rounding, and never below it: whether a point is a corner may be decided wrongly where it hardly matters,
+    which leaves a value too large; what is put on a line is rounded up.
+    """
     xs, ys = np.concatenate([[0.0], x]), np.concatenate([[1.0], y])
     hull: list[int] = []
     for i in range(xs.size):
@@ -115,4 +119,4 @@ def convex_minorant(x: Array, y: Array) -> Array:
                 break
             hull.pop()
         hull.append(i)
-    return np.asarray(np.interp(x, xs[hull], ys[hull]))
+    return _connected(x, xs[hull[1:]], ys[hull[1:]])

@@ -61,6 +61,9 @@ def _forced(budget: float, others: Crowd, position: float, delta: float, levels:
     background = _mean_law(others, position, levels) if others[0].size else np.full(first.size, 1 / first.size)
     # The likelihood of one among many is, to first order, the sum of these; any other score would be valid too.
     score = (first - second) / np.maximum(background, 1e-12)
+    if not score.any():
+        # A budget so small that its laws are the same in floating point.
+        return 0.0
     steps = _SCORES if others[1].sum() <= _CROWDED else _FEWER_SCORES
     whole = np.round(score * (steps / np.abs(score).max())).astype(np.int64)
     law, offset = _law_of_scores(others, position, levels, whole)
