@@ -268,7 +268,7 @@ class Plan:
     def sparsification(self) -> Sparsification | None:
         """What becomes of reports after perturbation; None if they stay as they are."""
         strategy = self.kind.sparsifier if self.sparsifier is None else self.sparsifier
-        return None if strategy is None else Sparsification.chosen(strategy, self.keep)
+        return None if strategy is None else Sparsification.with_default(strategy, self.keep)
 
     def _check_levels(self) -> None:
         if self.levels is not None and self.kind.mechanism != "clip-laplace":

@@ -11,7 +11,7 @@ from apes.sparsification import Sparsification
 
 _LAWS = ("uniform1", "gauss1", "uniform2", "gauss2")
 _FRAMEWORK = "s-apes-first"
-_CHOICE = Sparsification.chosen("top-b-first", None)
+_CHOICE = Sparsification.with_default("top-b-first", None)
 
 
 def parts(setting: Setting) -> list[Part]:
