@@ -30,8 +30,9 @@ _STEPS = 40
 _WIDE, _PROBES = 10.0, 24
 # Larger budgets get the local guarantee: exp of them, and of more, would leave the range of floating point.
 LARGEST_BUDGET = 300.0
-# A smaller budget is covered by this one (docs/proofs.md, 4): differences of its laws would be lost in rounding.
-_SMALLEST_BUDGET = 1e-9
+SMALLEST_BUDGET = 1e-12
+"""The laws of a smaller budget are covered by those of this one (docs/proofs.md, 4 and 11); they would not differ in
+floating point."""
 _GROUPS = 4096
 
 
@@ -164,10 +165,10 @@ def _grouped(budgets: Array) -> tuple[Array, NDArray[np.int64]]:
 def _curve(
     budget: float, others: Array, shape: float, levels: int | None, counts: NDArray[np.int64] | None = None
 ) -> HidingCurve:
-    budget = max(budget, _SMALLEST_BUDGET)
     echoes, masses = echo_law(echo_probabilities(others, shape, levels), counts)
     eta = 0.0 if levels is None else table_error(budget)
-    return HidingCurve(budget, hidden_pair(budget, shape, levels), echoes + 1, masses, eta)
+    pair = hidden_pair(max(budget, SMALLEST_BUDGET), shape, levels)
+    return HidingCurve(budget, pair, echoes + 1, masses, eta)
 
 
 def check_levels(levels: int | None) -> int | None:

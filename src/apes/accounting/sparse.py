@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.blanket import half_pairs
-from apes.accounting.certificate import HidingCurve, uniform_curve
+from apes.accounting.certificate import SMALLEST_BUDGET, HidingCurve, uniform_curve
 from apes.accounting.lattice import UNIT, Lattice
 from apes.accounting.losses import both_dots, losses
 
@@ -83,7 +83,7 @@ def sparse_curve(budget: float, others: Array, delta: float, levels: int | None)
     """
     # Under the uniform blanket the pair of an end and the centre tells more, the larger the budget is.
     whole = uniform_curve(budget, others, levels)
-    down, up = (replace(whole, pair=pair) for pair in half_pairs(whole.budget, levels))
+    down, up = (replace(whole, pair=pair) for pair in half_pairs(max(budget, SMALLEST_BUDGET), levels))
     (first, first_breach), (second, second_breach) = (
         losses(corners, corners.step) for corners in both_dots(down, up, _BREACH * delta)
     )
