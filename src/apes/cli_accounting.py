@@ -112,6 +112,8 @@ def plan_command(
     goal = Goal(target_epsilon, delta, charged, rounds, plan.coded_levels, chosen)
     if clips and solve != LEVELS:
         raise ParameterError(f"clip must be left out unless levels are solved for; got {clip!r}")
+    if solve == LEVELS and plan.sparsification is not None and chosen is None:
+        raise ParameterError(f"framework must be one without padding to solve for levels; got {framework!r}")
     began = time.perf_counter()
     if solve == LEVELS:
         trade = find_levels(plan, goal, clips, plot)

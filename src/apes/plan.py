@@ -266,7 +266,7 @@ class Plan:
 
     @property
     def sparsification(self) -> Sparsification | None:
-        """What becomes of reports after perturbation; None if they stay as they are."""
+        """What makes reports sparse, before or after perturbation; None if nothing does."""
         strategy = self.kind.sparsifier if self.sparsifier is None else self.sparsifier
         return None if strategy is None else Sparsification.with_default(strategy, self.keep)
 

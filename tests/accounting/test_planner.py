@@ -162,5 +162,12 @@ def test_command(tmp_path):
     hopeless = run("--target-epsilon", "0.001", "--solve", "rounds")
     assert hopeless.returncode == 1
     assert json.loads(hopeless.stdout)["advice"]
+    dense, sparse = (
+        json.loads(run("--target-epsilon", "2", "--solve", "rounds", "--framework", name).stdout)["answer"]
+        for name in ("apes", "s-apes-first")
+    )
+    assert dense < sparse
+    padded = run("--target-epsilon", "1", "--solve", "levels", "--framework", "s-apes-threshold")
+    assert (padded.returncode, "framework must be one without padding" in padded.stderr) == (2, True)
     unknown = run("--target-epsilon", "1", "--solve", "luck")
     assert (unknown.returncode, "solve must be one of cap, users, rounds, levels; got" in unknown.stderr) == (2, True)

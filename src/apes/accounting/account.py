@@ -32,8 +32,7 @@ class Question:
         delta_s: At which shuffle bounds a coordinate are compared; the certificate's is tanh(max e / 2) delta_s.
         levels: Levels of coded reports, or None for continuous ones.
         colluders: Users who tell the adversary what they reported.
-        charged: For sparse reports, how many of the coordinates are charged for locally, in [1, dimensions]; None for
-            APES.
+        charged: For sparse reports, in how many coordinates two of them can differ, in [1, dimensions]; None for APES.
         chosen: b, where every user sets all but b coordinates to zero before perturbing, or None.
     """
 
@@ -83,7 +82,6 @@ def account(budgets: Array, question: Question, progress: Progress = lambda step
     budgets = positive_array("budgets", budgets)
     delta_c = math.tanh(float(budgets.max()) / 2) * within("delta_s", question.delta_s, 1e-300, 1)
     levels, colluders = question.levels, question.colluders
-
     whole("dimensions", question.dimensions, 1)
     charged = question.dimensions if question.charged is None else question.charged
     whole("charged", charged, 1, question.dimensions)

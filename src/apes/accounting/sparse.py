@@ -83,6 +83,7 @@ def sparse_curve(budget: float, others: Array, delta: float, levels: int | None)
     """
     # Under the uniform blanket the pair of an end and the centre tells more, the larger the budget is.
     whole = uniform_curve(budget, others, levels)
+    # Not their own mirror images, so these two are asked at t >= 0 only: each is the other's other side.
     down, up = (replace(whole, pair=pair) for pair in half_pairs(max(budget, SMALLEST_BUDGET), levels))
     (first, first_breach), (second, second_breach) = (
         losses(corners, corners.step) for corners in both_dots(down, up, _BREACH * delta)
