@@ -18,11 +18,11 @@ from rich.table import Table
 
 from apes.client.randomizer import CodedClipLaplace, Place
 from apes.data import Dataset, load
-from apes.models import LogisticRegression
-from apes.plan import Plan
+from apes.mathematics.randomness import SimulationSource
+from apes.models.logistic import LogisticRegression
 from apes.population import InMemoryPopulation, Population
-from apes.randomness import SimulationSource
-from apes.training import BlockQueue, collect, quiet_blas
+from apes.terms.plan import Plan
+from apes.training.train import BlockQueue, collect, quiet_blas
 from benchmarks.numpy_round import round_of_algorithm_1
 from benchmarks.synthetic import SyntheticPopulation
 

@@ -8,7 +8,7 @@ distribution function, an independent permutation a coordinate, mean, calibratio
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.laws import ClipLaplace
+from apes.mathematics.laws import ClipLaplace
 
 
 def clip_laplace(

@@ -20,17 +20,17 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from apes.envelope import Binding, envelope_size, parse, seal
 from apes.errors import ProtocolError
 from apes.federation.keys import Authority, write_secret
-from apes.federation.layout import HOST, free_ports
-from apes.federation.processes import environment
 from apes.federation.shuffler_client import ShufflerClient
-from apes.files import write_bytes
-from apes.frames import FrameReader, framed
-from apes.settings import write_settings
-from apes.shuffler.policy import Policy
-from apes.shuffler.server import ShufflerSettings
+from apes.federation.trial.layout import HOST, free_ports
+from apes.federation.trial.processes import environment
+from apes.shuffler.service.policy import Policy
+from apes.shuffler.service.server import ShufflerSettings
+from apes.storage.files import write_bytes
+from apes.storage.settings import write_settings
+from apes.wire.envelope import Binding, envelope_size, parse, seal
+from apes.wire.frames import FrameReader, framed
 
 _DIMENSIONS, _LEVELS = 7_850, 256
 _RUNS = tuple(f"{number:032x}" for number in (1, 2, 3))

@@ -7,9 +7,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from apes.codes import level_probabilities, level_values, levels_beyond
 from apes.errors import ParameterError
-from apes.thresholds import acceptance_thresholds
+from apes.mathematics.levels import level_probabilities, level_values, levels_beyond
+from apes.mathematics.thresholds import acceptance_thresholds
 
 LEVELS = [2, 3, 5, 16, 255, 256]
 BUDGETS = np.array([1e-9, 0.01, 0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 50.0])

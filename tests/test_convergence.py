@@ -8,17 +8,17 @@ import pytest
 from scipy.integrate import quad
 from typer.testing import CliRunner
 
-from apes import cli_convergence
+from apes.cli import converge as cli_convergence
 from apes.analyzer.calibrator import ContinuousInverse
 from apes.analyzer.expected import continuous_response
-from apes.cli import app
-from apes.convergence import Assumptions, convergence_bound
-from apes.convergence_moments import calibration_error, report_moments, report_slope
-from apes.convergence_published import PublishedAssumptions, published_bound, published_noise
-from apes.convergence_trial import STEP, Trial, run_trial
+from apes.cli.main import app
 from apes.errors import ParameterError, RegimeError
-from apes.laws import ClipLaplace
+from apes.mathematics.laws import ClipLaplace
 from apes.messages import SummedBatch
+from apes.paper.convergence.bound import Assumptions, convergence_bound
+from apes.paper.convergence.moments import calibration_error, report_moments, report_slope
+from apes.paper.convergence.published import PublishedAssumptions, published_bound, published_noise
+from apes.paper.convergence.trial import STEP, Trial, run_trial
 
 C = 0.1
 EPSILONS = (0.05, 1.0, 5.0, 20.0)

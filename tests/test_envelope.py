@@ -3,8 +3,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from apes.envelope import Binding, envelope_size, parse, seal
 from apes.errors import ParameterError, ProtocolError
+from apes.wire.envelope import Binding, envelope_size, parse, seal
 
 BINDING = Binding(bytes(range(16)), 7, bytes(range(32)))
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apes.errors import ParameterError
-from apes.frames import FrameReader, framed
+from apes.wire.frames import FrameReader, framed
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 30))

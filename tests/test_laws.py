@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from apes.errors import ParameterError
-from apes.laws import ClipLaplace, Laplace
+from apes.mathematics.laws import ClipLaplace, Laplace
 
 mp = mpmath.mp.clone()
 mp.dps = 80

@@ -59,7 +59,7 @@ def imported(source, name, is_package, known):
 
 
 def part(module):
-    """The part of the package that a module belongs to: ``client`` for apes.client.update, ``apes`` for itself."""
+    """The part of the package that a module belongs to: ``client`` for apes.models.updates, ``apes`` for itself."""
     return module.split(".")[1] if "." in module else "apes"
 
 
@@ -97,52 +97,61 @@ def test_the_parts_named_in_the_rules_exist():
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("apes.client.update", "from apes.shuffler.shuffle import Permuter"),
-        ("apes.client.update", "import apes.analyzer.expected"),
-        ("apes.client.update", "def f():\n    from ..analyzer import expected"),
+        ("apes.models.updates", "from apes.shuffler.shuffle import Permuter"),
+        ("apes.models.updates", "import apes.analyzer.expected"),
+        ("apes.models.updates", "def f():\n    from ..analyzer import expected"),
         ("apes.shuffler.tally", "from apes import client"),
-        ("apes.shuffler.tally", "from apes.accounting.event import Event"),
+        ("apes.shuffler.tally", "from apes.accounting.exposure import Event"),
         ("apes.analyzer.expected", "from apes.client import randomizer as r"),
         ("apes.analyzer.expected", "import numpy, apes.shuffler"),
-        ("apes.analyzer.expected", "from apes.plan import Plan"),
+        ("apes.analyzer.expected", "from apes.terms.plan import Plan"),
         ("apes.client.pipeline", "from ..training import train"),
         ("apes.client.pipeline", "from apes import Plan"),
-        ("apes.accounting.event", "from apes.messages import Report"),
-        ("apes.accounting.event", "from apes.population import UserBlock"),
-        ("apes.accounting.event", "from apes.client.update import Updater"),
-        ("apes.accounting.event", "from apes.randomness import SimulationSource"),
-        ("apes.laws", "from apes.accounting.event import Event"),
+        ("apes.accounting.exposure", "from apes.messages import Report"),
+        ("apes.accounting.exposure", "from apes.population import UserBlock"),
+        ("apes.accounting.exposure", "from apes.models.updates import Updater"),
+        ("apes.accounting.exposure", "from apes.mathematics.randomness import SimulationSource"),
+        ("apes.mathematics.laws", "from apes.accounting.exposure import Event"),
         ("apes.errors", "from .client import update"),
-        ("apes.messages", "import apes.cli"),
+        ("apes.messages", "import apes.cli.main"),
         ("apes.population", "import apes"),
-        ("apes.budgets", "from apes.client.update import Updater"),
-        ("apes.plan", "from apes.training import train"),
-        ("apes.plan", "from apes.reproduce import table1"),
-        ("apes.training", "from apes.runs import Run"),
-        ("apes.training", "from apes.federation.courier import Courier"),
-        ("apes.runs", "from apes.cli import main"),
-        ("apes", "from apes.cli import main"),
+        ("apes.budgets", "from apes.models.updates import Updater"),
+        ("apes.terms.plan", "from apes.training.train import train"),
+        ("apes.terms.plan", "from apes.paper import table1"),
+        ("apes.training.train", "from apes.training.run_folder import Run"),
+        ("apes.training.train", "from apes.federation.courier import Courier"),
+        ("apes.training.run_folder", "from apes.cli.main import main"),
+        ("apes", "from apes.cli.main import main"),
     ],
 )
 def test_forbidden_imports_are_seen(module, source):
-    assert violations(module, imported(source, module, module == "apes", {*modules(), "apes.cli", "apes.runs"}))
+    assert violations(
+        module, imported(source, module, module == "apes", {*modules(), "apes.cli.main", "apes.training.run_folder"})
+    )
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("apes.client.update", "import numpy\nfrom apes.population import UserBlock\nfrom .randomizer import Place"),
-        ("apes.analyzer.expected", "from apes.laws import ClipLaplace\nfrom apes import codes"),
-        ("apes.accounting.certificate", "from apes.thresholds import MAX_LEVELS\nfrom .event import Event"),
-        ("apes.plan", "from apes.client.update import Updater\nfrom apes.accounting.event import Event"),
-        ("apes.training", "from apes.plan import Plan\nfrom apes.shuffler import shuffle"),
-        ("apes.runs", "from apes.training import train\nfrom apes.plan import Plan"),
-        ("apes.cli", "from apes.runs import Run"),
-        ("apes.__main__", "from apes.cli import main"),
-        ("apes", "from apes.plan import Plan\nfrom apes.training import train"),
+        ("apes.models.updates", "import numpy\nfrom apes.population import UserBlock\nfrom .randomizer import Place"),
+        ("apes.analyzer.expected", "from apes.mathematics.laws import ClipLaplace\nfrom apes import codes"),
+        (
+            "apes.accounting.certificate.curve",
+            "from apes.mathematics.thresholds import MAX_LEVELS\nfrom .event import Event",
+        ),
+        ("apes.terms.plan", "from apes.models.updates import Updater\nfrom apes.accounting.exposure import Event"),
+        ("apes.training.train", "from apes.terms.plan import Plan\nfrom apes.shuffler import shuffle"),
+        ("apes.training.run_folder", "from apes.training.train import train\nfrom apes.terms.plan import Plan"),
+        ("apes.cli.main", "from apes.training.run_folder import Run"),
+        ("apes.__main__", "from apes.cli.main import main"),
+        ("apes", "from apes.terms.plan import Plan\nfrom apes.training.train import train"),
     ],
 )
 def test_permitted_imports_are_not_reported(module, source):
     assert (
-        violations(module, imported(source, module, module == "apes", {*modules(), "apes.cli", "apes.runs"})) == set()
+        violations(
+            module,
+            imported(source, module, module == "apes", {*modules(), "apes.cli.main", "apes.training.run_folder"}),
+        )
+        == set()
     )

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apes.errors import ParameterError
-from apes.models import LogisticRegression
+from apes.models.logistic import LogisticRegression
 
 EPS32 = float(np.finfo(np.float32).eps)
 

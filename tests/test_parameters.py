@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apes.checks import finite, positive, positive_array, whole, within
 from apes.errors import ParameterError
-from apes.parameters import finite, positive, positive_array, whole, within
 
 exact = settings(derandomize=True, deadline=None)
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from apes.errors import ParameterError
-from apes.randomness import Purpose, SimulationSource, SystemSource, philox
+from apes.mathematics.randomness import Purpose, SimulationSource, SystemSource, philox
 
 FALSE_ALARM = 1e-6  # of a whole test, shared out among its comparisons
 LOW = np.uint64(0xFFFFFFFF)

@@ -7,18 +7,18 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from apes.cli import app
+from apes.cli.main import app
 from apes.errors import DataError
-from apes.reproduce import EXPERIMENTS
-from apes.reproduce.cells import cell
-from apes.reproduce.columns import OURS, PUBLISHED
-from apes.reproduce.page import write_page
-from apes.reproduce.paper import ACCURACY, EPSILON_C, EPSILON_UC, EPSILON_UC_TABLE_3, LAWS, NAMES
-from apes.reproduce.parts import Part, Workshop
-from apes.reproduce.privacy import bounds_part, epsilon_c, epsilon_uc, user_part
-from apes.reproduce.report import write_report
-from apes.reproduce.run import work, write
-from apes.reproduce.setting import Setting, full, quick
+from apes.paper import EXPERIMENTS
+from apes.paper.cells import cell
+from apes.paper.columns import OURS, PUBLISHED
+from apes.paper.page import write_page
+from apes.paper.parts import Part, Workshop
+from apes.paper.printed import ACCURACY, EPSILON_C, EPSILON_UC, EPSILON_UC_TABLE_3, LAWS, NAMES
+from apes.paper.privacy import bounds_part, epsilon_c, epsilon_uc, user_part
+from apes.paper.report import write_report
+from apes.paper.run import work, write
+from apes.paper.setting import Setting, full, quick
 
 TINY = Setting(
     "digits",

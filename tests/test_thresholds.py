@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apes.errors import ParameterError
-from apes.thresholds import (
+from apes.mathematics.thresholds import (
     MAX_LEVELS,
     _decay,
     _is_private_exactly,
@@ -177,7 +177,7 @@ def test_tiny_budgets_give_uniform_reports(budget):
 
 def test_a_table_that_leaks_is_refused(monkeypatch):
     """No budget is known to get here: let the exact check say no."""
-    monkeypatch.setattr("apes.thresholds._is_private_exactly", lambda row, epsilon: False)
+    monkeypatch.setattr("apes.mathematics.thresholds._is_private_exactly", lambda row, epsilon: False)
     with pytest.raises(ParameterError, match=r"budgets\[1\] = 45\.0 gives no exact table at 256 levels"):
         acceptance_thresholds(np.array([1.0, 45.0]), 256)
 

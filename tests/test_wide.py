@@ -7,7 +7,7 @@ import numba
 import numpy as np
 import pytest
 
-from apes.wide import add, divide_small, fraction_product, mul_high, subtract, times_word
+from apes.mathematics.uint128 import add, divide_small, fraction_product, mul_high, subtract, times_word
 
 WORD = 1 << 64
 UNIT = 1 << 127

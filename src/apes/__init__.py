@@ -10,16 +10,16 @@ Users choose their own privacy budgets, perturb their updates, and hide among on
 
 from apes.accounting.guarantee import Guarantee, certify
 from apes.budgets import make_budgets
-from apes.codes import level_probabilities, level_values
 from apes.data import Dataset, download, load, partition
 from apes.errors import ApesError, BudgetExceeded, DataError, ParameterError, ProtocolError, RegimeError
-from apes.frameworks import FRAMEWORKS, Framework
-from apes.laws import ClipLaplace, Laplace
-from apes.plan import Plan
-from apes.randomness import SimulationSource, SystemSource
-from apes.thresholds import acceptance_thresholds
-from apes.training import TrainingResult, train
-from apes.version import __version__
+from apes.mathematics.laws import ClipLaplace, Laplace
+from apes.mathematics.levels import level_probabilities, level_values
+from apes.mathematics.randomness import SimulationSource, SystemSource
+from apes.mathematics.thresholds import acceptance_thresholds
+from apes.storage.version import __version__
+from apes.terms.frameworks import FRAMEWORKS, Framework
+from apes.terms.plan import Plan
+from apes.training.train import TrainingResult, train
 
 __all__ = [
     "FRAMEWORKS",

@@ -1,5 +1,5 @@
 """``python -m apes``: the command line."""
 
-from apes.cli import main
+from apes.cli.main import main
 
 main()

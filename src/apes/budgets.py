@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.checks import positive_array, whole
 from apes.errors import DataError, ParameterError
-from apes.parameters import positive_array, whole
-from apes.randomness import Purpose, SimulationSource
+from apes.mathematics.randomness import Purpose, SimulationSource
 
 _Law = Callable[[np.random.Generator, int], NDArray[np.float64]]
 

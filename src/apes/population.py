@@ -6,8 +6,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.checks import finite, positive_array
 from apes.errors import ParameterError
-from apes.parameters import finite, positive_array
 
 
 @dataclass(frozen=True, eq=False)

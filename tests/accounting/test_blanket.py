@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from apes.accounting.blanket import echo_probabilities, hidden_pair
-from apes.thresholds import acceptance_thresholds
+from apes.accounting.certificate.blanket import echo_probabilities, hidden_pair
+from apes.mathematics.thresholds import acceptance_thresholds
 
 BUDGETS = [0.001, 0.05, 0.7, 1.0, 3.0, 8.0, 20.0, 80.0]
 

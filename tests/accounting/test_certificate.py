@@ -7,11 +7,11 @@ from itertools import combinations_with_replacement, pairwise
 import numpy as np
 import pytest
 
-from apes.accounting.blanket import hidden_pair
-from apes.accounting.certificate import HidingCurve, _curve, hiding_curve, honest_others
+from apes.accounting.certificate.blanket import hidden_pair
+from apes.accounting.certificate.curve import HidingCurve, _curve, hiding_curve, honest_others
 from apes.accounting.guarantee import certified_epsilon, certify
 from apes.errors import ParameterError, RegimeError
-from apes.thresholds import acceptance_thresholds
+from apes.mathematics.thresholds import acceptance_thresholds
 
 TIGHT = 1.01
 PAPER = np.linspace(0.05, 1, 10_000)

@@ -8,11 +8,11 @@ import pytest
 from dp_accounting.pld import pld_pmf
 from scipy.stats import binom
 
-from apes.accounting.blanket import hidden_pair
-from apes.accounting.certificate import _curve, hiding_curve
-from apes.accounting.composition import SMALLEST_DELTA, Composer, composed_epsilon
+from apes.accounting.certificate.blanket import hidden_pair
+from apes.accounting.certificate.curve import _curve, hiding_curve
+from apes.accounting.composition.exact import SMALLEST_DELTA, Composer, composed_epsilon
+from apes.accounting.composition.losses import convex_minorant, dots, losses
 from apes.accounting.guarantee import certify
-from apes.accounting.losses import convex_minorant, dots, losses
 from apes.errors import RegimeError
 
 PAPER = np.linspace(0.05, 1, 10_000)

@@ -7,8 +7,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from apes.accounting.blanket import hidden_pair
-from apes.accounting.divergence import excess
+from apes.accounting.certificate.blanket import hidden_pair
+from apes.accounting.certificate.divergence import excess
 
 mp = mpmath.mp.clone()
 mp.dps = 120

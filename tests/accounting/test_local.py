@@ -11,8 +11,8 @@ from scipy.integrate import quad
 from apes import ClipLaplace, ParameterError
 from apes.accounting.account import local_figures
 from apes.accounting.local import local_user_epsilon, unchosen_epsilon
-from apes.codes import level_probabilities
-from apes.thresholds import acceptance_thresholds
+from apes.mathematics.levels import level_probabilities
+from apes.mathematics.thresholds import acceptance_thresholds
 
 
 def sizes_of(reports, levels):

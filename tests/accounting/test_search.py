@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from apes.accounting.search import Point, Search
+from apes.mathematics.search import Point, Search
 
 SHAPES = {
     "square root": math.sqrt,

@@ -9,11 +9,11 @@ import pytest
 
 from apes import Plan
 from apes.accounting.accountant import Accountant
-from apes.accounting.certificate import hiding_curve, honest_others
+from apes.accounting.certificate.curve import hiding_curve, honest_others
+from apes.accounting.certificate.top_b_first import sparse_curve
 from apes.accounting.guarantee import certified_epsilon
-from apes.accounting.sparse import sparse_curve
-from apes.codes import level_probabilities
 from apes.errors import ParameterError
+from apes.mathematics.levels import level_probabilities
 
 # Relative and absolute error of the oracle's own sums.
 ORACLE = (1e-12, 1e-15)

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from apes.accounting import spectrum
-from apes.accounting.certificate import hiding_curve
-from apes.accounting.divergence import excess
-from apes.accounting.spectrum import RampSpectrum, ramp_transform
+from apes.accounting.certificate.curve import hiding_curve
+from apes.accounting.certificate.divergence import excess
+from apes.accounting.certificate.spectrum import RampSpectrum, ramp_transform
 
 
 @pytest.mark.parametrize("rate", [0.0, 1e-9, 3e-7, 1e-5, 1e-3, 0.1, 2.0])

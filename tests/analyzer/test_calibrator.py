@@ -19,14 +19,14 @@ from apes.analyzer.expected import law_at_zero, padded, pooled_channel
 from apes.budgets import make_budgets
 from apes.client.pipeline import Client
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, Place
-from apes.client.update import GradientUpdate
-from apes.codes import level_values
 from apes.data import partition
 from apes.errors import ProtocolError
-from apes.laws import ClipLaplace
+from apes.mathematics.laws import ClipLaplace
+from apes.mathematics.levels import level_values
+from apes.mathematics.randomness import SimulationSource
 from apes.messages import CountedBatch, PermutedBatch, SummedBatch
+from apes.models.updates import GradientUpdate
 from apes.population import InMemoryPopulation
-from apes.randomness import SimulationSource
 from apes.shuffler.shuffle import LevelCounter
 
 CLIP = 0.1

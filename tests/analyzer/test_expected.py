@@ -14,9 +14,9 @@ from apes.analyzer.expected import (
 from apes.budgets import make_budgets
 from apes.client.randomizer import Place
 from apes.client.sparsifier import Threshold
-from apes.codes import level_probabilities, levels_beyond
-from apes.laws import ClipLaplace
-from apes.randomness import SimulationSource
+from apes.mathematics.laws import ClipLaplace
+from apes.mathematics.levels import level_probabilities, levels_beyond
+from apes.mathematics.randomness import SimulationSource
 
 CLIP = 0.1
 POPULATIONS = {

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from apes.client.choice import keep_any, keep_largest, put_kept
-from apes.randomness import Purpose, SimulationSource
+from apes.client.draws.choice import keep_any, keep_largest, put_kept
+from apes.mathematics.randomness import Purpose, SimulationSource
 
 SOURCE = SimulationSource(2**33 + 5, 3)
 STREAM = SOURCE.stream(Purpose.CHOICE)
@@ -69,7 +69,7 @@ def philox(index, user):
 
 
 def reference(sizes, b, user, first):
-    """Follow the text of `apes.client.choice` by sorting, in Python's integers."""
+    """Follow the text of `apes.client.draws.choice` by sorting, in Python's integers."""
     cut = sorted(sizes, reverse=True)[b - 1]
     kept = [size > cut for size in sizes]
     tied = [i for i, size in enumerate(sizes) if size == cut]

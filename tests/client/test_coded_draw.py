@@ -1,6 +1,6 @@
 """Coded draws in simulation, bit for bit against a slow reference, and as a law.
 
-The reference follows the text of `apes.client.coded_draw` in Python's integers and without its short cuts: it always
+The reference follows the text of `apes.client.draws.coded` in Python's integers and without its short cuts: it always
 makes all 64 bits of the rounding and of an attempt, where the compiled code looks at the leading ones and further only
 if they tie.
 """
@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from apes.client.coded_draw import draw_codes
-from apes.codes import level_probabilities
-from apes.randomness import Purpose, SimulationSource
-from apes.thresholds import acceptance_thresholds
+from apes.client.draws.coded import draw_codes
+from apes.mathematics.levels import level_probabilities
+from apes.mathematics.randomness import Purpose, SimulationSource
+from apes.mathematics.thresholds import acceptance_thresholds
 
 # How a word is cut: 8 bits of proposal, then the first bits of R, then the first bits of an attempt's number.
 ROUNDING_BITS, LEADING_BITS = 11, 13

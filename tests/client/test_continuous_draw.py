@@ -1,6 +1,6 @@
 """Continuous draws: each report is the quantile of its own uniform number, and follows the law.
 
-`apes.laws` is the oracle: it is written apart from these loops and checked on its own.
+`apes.mathematics.laws` is the oracle: it is written apart from these loops and checked on its own.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from apes.client.continuous_draw import (
+from apes.client.draws.continuous import (
     _add_noise,
     _centred_uniforms,
     _invert_extreme,
@@ -20,8 +20,8 @@ from apes.client.continuous_draw import (
     draw_clip_laplace_at_zero,
     draw_laplace,
 )
-from apes.laws import ClipLaplace, Laplace
-from apes.randomness import Purpose, SimulationSource
+from apes.mathematics.laws import ClipLaplace, Laplace
+from apes.mathematics.randomness import Purpose, SimulationSource
 
 SOURCE = SimulationSource(2**35 + 5, 2)
 STREAM = SOURCE.stream(Purpose.REPORT)

@@ -14,10 +14,10 @@ from apes.analyzer.expected import law_at_zero
 from apes.client.device import DeviceClient
 from apes.client.randomizer import CodedClipLaplace
 from apes.client.sparsifier import RandomB, Threshold
-from apes.codes import level_probabilities, levels_beyond
 from apes.errors import ParameterError
+from apes.mathematics.levels import level_probabilities, levels_beyond
+from apes.mathematics.randomness import SystemSource
 from apes.population import UserBlock
-from apes.randomness import SystemSource
 
 CLIP, LEVELS = 0.1, 16
 USERS, CLASSES, FEATURES = 500, 2, 999

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, ncx2
 
-from apes.client.device_draw import attempts_needed, draw_codes_on_device
-from apes.codes import level_probabilities
-from apes.randomness import SystemSource
-from apes.thresholds import acceptance_thresholds
+from apes.client.draws.device import attempts_needed, draw_codes_on_device
+from apes.mathematics.levels import level_probabilities
+from apes.mathematics.randomness import SystemSource
+from apes.mathematics.thresholds import acceptance_thresholds
 
 FALSE_ALARM = 1e-9
 

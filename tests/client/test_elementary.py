@@ -4,8 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from apes.client.elementary import exp_both, exp_negative, log
-from apes.compiled import compiled
+from apes.mathematics.compiled import compiled
+from apes.mathematics.elementary import exp_both, exp_negative, log
 
 N = 4000
 

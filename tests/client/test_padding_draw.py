@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apes.client.padding_draw import draw_padding, fill_alias, weights_at_zero
-from apes.codes import level_probabilities
-from apes.randomness import Purpose, SimulationSource
-from apes.thresholds import acceptance_thresholds
+from apes.client.draws.padding import draw_padding, fill_alias, weights_at_zero
+from apes.mathematics.levels import level_probabilities
+from apes.mathematics.randomness import Purpose, SimulationSource
+from apes.mathematics.thresholds import acceptance_thresholds
 
 SOURCE = SimulationSource(2**35 + 1, 6)
 STREAM = SOURCE.stream(Purpose.PADDING)

@@ -6,10 +6,10 @@ import pytest
 from apes.client.pipeline import Client
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Place
 from apes.client.sparsifier import RandomB, Threshold, TopB
-from apes.client.update import FedProxUpdate, GradientUpdate
 from apes.errors import ParameterError
+from apes.mathematics.randomness import SimulationSource
+from apes.models.updates import FedProxUpdate, GradientUpdate
 from apes.population import InMemoryPopulation
-from apes.randomness import SimulationSource
 
 USERS, CLASSES, CLIP = 9, 5, 0.1
 SOURCE = SimulationSource(6, 3)

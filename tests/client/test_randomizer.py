@@ -6,12 +6,12 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from apes.client.coded_draw import draw_codes
-from apes.client.continuous_draw import draw_clip_laplace, draw_laplace
+from apes.client.draws.coded import draw_codes
+from apes.client.draws.continuous import draw_clip_laplace, draw_laplace
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Place
 from apes.errors import ParameterError
-from apes.randomness import Purpose, SimulationSource, SystemSource
-from apes.thresholds import acceptance_thresholds
+from apes.mathematics.randomness import Purpose, SimulationSource, SystemSource
+from apes.mathematics.thresholds import acceptance_thresholds
 
 SOURCE = SimulationSource(31, 4)
 BUDGETS = np.array([0.5, 2.0, 8.0])

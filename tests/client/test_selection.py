@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from apes import Plan
-from apes.client.selection import LargestCoordinates, keep_largest_coordinates
-from apes.client.update import GradientUpdate
+from apes.client.top_b_first import LargestCoordinates, keep_largest_coordinates
 from apes.errors import ParameterError
+from apes.models.updates import GradientUpdate
 from apes.population import UserBlock
 
 exact = settings(derandomize=True, deadline=None, max_examples=200)

@@ -14,10 +14,10 @@ from scipy.stats import chi2
 
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, Place
 from apes.client.sparsifier import RandomB, Threshold, TopB
-from apes.codes import level_probabilities
 from apes.errors import ParameterError
-from apes.laws import ClipLaplace
-from apes.randomness import Purpose, SimulationSource
+from apes.mathematics.laws import ClipLaplace
+from apes.mathematics.levels import level_probabilities
+from apes.mathematics.randomness import Purpose, SimulationSource
 
 CLIP = 0.1
 SOURCE = SimulationSource(11, 2)

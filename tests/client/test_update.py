@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apes.client.update import FedProxUpdate, GradientUpdate
 from apes.errors import ApesError, ParameterError
+from apes.models.updates import FedProxUpdate, GradientUpdate
 from apes.population import InMemoryPopulation
 
 EPS32 = float(np.finfo(np.float32).eps)

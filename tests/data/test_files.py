@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from apes.files import cache_folder, write_whole
+from apes.storage.files import cache_folder, write_whole
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from apes import Plan
-from apes.envelope import Binding, seal
 from apes.federation.terms import Terms
-from apes.shuffler.policy import Policy
+from apes.shuffler.service.policy import Policy
+from apes.wire.envelope import Binding, seal
 
 RUN = "0123456789abcdef" * 2
 OTHER_RUN = "fedcba9876543210" * 2

@@ -17,15 +17,15 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from apes.durable import read_database
-from apes.envelope import envelope_size, parse
 from apes.federation.keys import Authority, write_secret
-from apes.federation.layout import HOST, free_ports
-from apes.federation.vault_file import VaultSettings
-from apes.files import write_bytes
-from apes.frames import FrameReader, framed
-from apes.settings import write_settings
-from apes.shuffler.server import ShufflerSettings
+from apes.federation.trial.layout import HOST, free_ports
+from apes.federation.vault.folder import VaultSettings
+from apes.shuffler.service.server import ShufflerSettings
+from apes.storage.database import read_database
+from apes.storage.files import write_bytes
+from apes.storage.settings import write_settings
+from apes.wire.envelope import envelope_size, parse
+from apes.wire.frames import FrameReader, framed
 
 APES = Path(sys.executable).with_name("apes")
 TOKEN = "a-token-of-the-tests"

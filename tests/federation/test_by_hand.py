@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apes.federation.layout import free_ports
-from apes.federation.processes import environment
+from apes.federation.trial.layout import free_ports
+from apes.federation.trial.processes import environment
 
 APES = str(Path(sys.executable).parent / "apes")
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from parties import OTHER_RUN, RUN, rounds_of
 
-from apes.durable import open_database
 from apes.errors import DataError
-from apes.federation.vault_ledger import VaultLedger
-from apes.shuffler.ledger import Closed, ShufflerLedger
+from apes.federation.vault.ledger import VaultLedger
+from apes.shuffler.service.ledger import Closed, ShufflerLedger
+from apes.storage.database import open_database
 
 TABLE = "create table if not exists t (x integer primary key)"
 

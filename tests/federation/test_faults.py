@@ -21,12 +21,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from apes import Plan
-from apes.analysis import Analysis, TestSet
-from apes.federation.setup import set_up
 from apes.federation.terms import Terms
-from apes.federation.trial import FederationError, Trial
-from apes.release import Release
-from apes.runs import RunFolder
+from apes.federation.trial.setup import set_up
+from apes.federation.trial.trial import FederationError, Trial
+from apes.training.analysis import Analysis, TestSet
+from apes.training.run_folder import RunFolder
+from apes.wire.release import Release
 
 # A round takes 7 seconds on a quiet machine; nobody who lives may be left out on a busy one.
 DEVICES, ROUNDS, ROUND_SECONDS = 4, 16, 120.0

@@ -17,17 +17,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from apes.analysis import Analysis, TestSet
-from apes.envelope import envelope_size, parse
-from apes.federation.layout import Layout
 from apes.federation.terms import Terms
-from apes.frames import FrameReader
+from apes.federation.trial.layout import Layout
+from apes.mathematics.randomness import SimulationSource
 from apes.messages import Report
-from apes.randomness import SimulationSource
-from apes.release import Release
-from apes.settings import read_settings
-from apes.shuffler.ledger import ShufflerLedger
-from apes.shuffler.policy import Policy
+from apes.shuffler.service.ledger import ShufflerLedger
+from apes.shuffler.service.policy import Policy
+from apes.storage.settings import read_settings
+from apes.training.analysis import Analysis, TestSet
+from apes.wire.envelope import envelope_size, parse
+from apes.wire.frames import FrameReader
+from apes.wire.release import Release
 
 DEVICES, ROUNDS = 5, 3
 APES = str(Path(sys.executable).parent / "apes")
@@ -179,7 +179,7 @@ def held(memory, messages):
 
 @pytest.mark.parametrize("missing", ["httpx", "fastapi", "uvicorn"])
 def test_without_the_extra_it_says_what_to_install(missing, tmp_path):
-    code = f"import sys; sys.modules[{missing!r}] = None; from apes.cli import main; main()"
+    code = f"import sys; sys.modules[{missing!r}] = None; from apes.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "federation", "init", str(tmp_path / "f"), "--devices", "2"],
         capture_output=True,
@@ -289,7 +289,7 @@ class TestVaultKeeps:
                 assert (folder / name).stat().st_mode & 0o077 == 0, name
 
     def test_a_ledger_of_what_was_spent(self, trained):
-        from apes.federation.vault_ledger import VaultLedger
+        from apes.federation.vault.ledger import VaultLedger
 
         for number in range(1, DEVICES + 1):
             ledger = VaultLedger(trained.layout.device(number) / "ledger.sqlite", 1)

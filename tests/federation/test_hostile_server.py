@@ -10,15 +10,15 @@ import time
 import pytest
 
 from apes import Plan, load
-from apes.envelope import envelope_size, parse
 from apes.federation.keys import node_key, write_secret
-from apes.federation.layout import free_ports
-from apes.federation.processes import environment
-from apes.federation.scripts import supernode_script, write_script
-from apes.federation.setup import set_up
 from apes.federation.terms import Terms
-from apes.federation.trial import Trial
-from apes.frames import FrameReader
+from apes.federation.trial.layout import free_ports
+from apes.federation.trial.processes import environment
+from apes.federation.trial.scripts import supernode_script, write_script
+from apes.federation.trial.setup import set_up
+from apes.federation.trial.trial import Trial
+from apes.wire.envelope import envelope_size, parse
+from apes.wire.frames import FrameReader
 
 DEVICES, ROUNDS = 2, 2
 

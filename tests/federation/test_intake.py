@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, honest, is_of, resigned, rounds_of
 
-from apes.envelope import envelope_size, seal
-from apes.frames import FrameReader, framed
-from apes.release import Release
-from apes.shuffler.desk import Desk, Refused
-from apes.shuffler.intake import Intake
-from apes.shuffler.ledger import ShufflerLedger
+from apes.shuffler.service.intake import Intake
+from apes.shuffler.service.ledger import ShufflerLedger
+from apes.shuffler.service.rounds import Desk, Refused
+from apes.wire.envelope import envelope_size, seal
+from apes.wire.frames import FrameReader, framed
+from apes.wire.release import Release
 
 HEADER, SIGNATURE = 90, 64
 
@@ -168,7 +168,7 @@ def test_other_reports_show(small):
 
 
 def test_more_reports_than_wait_at_once(small, monkeypatch):
-    monkeypatch.setattr("apes.shuffler.intake._REPORTS_AT_ONCE", 3)
+    monkeypatch.setattr("apes.shuffler.service.intake._REPORTS_AT_ONCE", 3)
     assert is_of(taken(small, honest(small)).release(), range(8))
 
 

@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from apes.errors import ParameterError
-from apes.shuffler.policy import Policy
+from apes.shuffler.service.policy import Policy
 
 NAN, INF = float("nan"), float("inf")
 

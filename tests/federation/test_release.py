@@ -11,7 +11,7 @@ from parties import BUDGETS, LEVELS, RUN, counts_of, is_of
 
 from apes.errors import ProtocolError
 from apes.messages import CountedBatch
-from apes.release import Release
+from apes.wire.release import Release
 
 PLAN = "ab" * 32
 

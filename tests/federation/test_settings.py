@@ -9,12 +9,12 @@ import pytest
 from parties import RUN, VaultProcess
 
 from apes.errors import DataError
-from apes.federation.layout import Federation
 from apes.federation.terms import Terms
-from apes.federation.vault_file import VaultSettings, open_vault
-from apes.settings import read_settings, write_settings
-from apes.shuffler.policy import Policy
-from apes.shuffler.server import ShufflerSettings
+from apes.federation.trial.layout import Federation
+from apes.federation.vault.folder import VaultSettings, open_vault
+from apes.shuffler.service.policy import Policy
+from apes.shuffler.service.server import ShufflerSettings
+from apes.storage.settings import read_settings, write_settings
 
 KEY = "09" + 31 * "00"
 
@@ -150,7 +150,7 @@ def test_the_command_says_it_in_a_line(command, file):
         warnings.simplefilter("ignore", DeprecationWarning)
         from typer.testing import CliRunner
 
-        from apes.cli import app
+        from apes.cli.main import app
     result = CliRunner().invoke(app, [command, str(file)])
     assert result.exit_code == 2
     assert result.stderr.startswith(f"apes: {file}: field ")

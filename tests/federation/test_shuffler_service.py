@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from parties import APES, BUDGETS, LEVELS, OTHER_RUN, RUN, TOKEN, Shuffler, honest, is_of, path, until
 
-from apes.envelope import envelope_size
-from apes.federation.layout import HOST
-from apes.frames import framed
-from apes.release import Release
-from apes.shuffler.desk import Desk, Refused
-from apes.shuffler.intake import Refusal
-from apes.shuffler.ledger import ShufflerLedger
+from apes.federation.trial.layout import HOST
+from apes.shuffler.service.intake import Refusal
+from apes.shuffler.service.ledger import ShufflerLedger
+from apes.shuffler.service.rounds import Desk, Refused
+from apes.wire.envelope import envelope_size
+from apes.wire.frames import framed
+from apes.wire.release import Release
 
 MOST_BYTES = 2 * 8 * (4 + envelope_size(15)) + (16 << 20)
 

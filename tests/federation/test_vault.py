@@ -32,15 +32,15 @@ from parties import (
 from scipy.stats import chi2
 
 from apes import Plan
-from apes.codes import level_probabilities
 from apes.errors import DataError
-from apes.federation.local_socket import VaultSocket
 from apes.federation.terms import Terms
-from apes.federation.vault import Holdings, Refusal, Refused, Request, Vault
-from apes.federation.vault_ledger import VaultLedger
-from apes.frames import framed
+from apes.federation.vault.ledger import VaultLedger
+from apes.federation.vault.socket import VaultSocket
+from apes.federation.vault.vault import Holdings, Refusal, Refused, Request, Vault
+from apes.mathematics.levels import level_probabilities
 from apes.population import InMemoryPopulation
-from apes.shuffler.intake import Intake
+from apes.shuffler.service.intake import Intake
+from apes.wire.frames import framed
 
 APP = Path(__file__).parents[2] / "src" / "apes" / "federation" / "app"
 WORDS = {refusal.value for refusal in Refusal}

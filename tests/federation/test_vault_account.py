@@ -10,8 +10,8 @@ import pytest
 from parties import APES, BUDGETS, OTHER_RUN, VaultProcess
 
 from apes.errors import DataError
-from apes.federation.vault_account import read_accounts, rounds_left
-from apes.federation.vault_ledger import VaultLedger
+from apes.federation.vault.account import read_accounts, rounds_left
+from apes.federation.vault.ledger import VaultLedger
 
 
 def shown(folder):

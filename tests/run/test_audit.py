@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import binomtest
 from typer.testing import CliRunner
 
-import apes.audit
-from apes.attack import Attack, audited_epsilon, clopper_pearson, error_rates
-from apes.audit import AuditResult, audit
+import apes.audit.audit
+from apes.audit.attack import Attack, audited_epsilon, clopper_pearson, error_rates
+from apes.audit.audit import AuditResult, audit
 from apes.budgets import make_budgets
-from apes.cli import app
+from apes.cli.main import app
 from apes.client.randomizer import CodedClipLaplace
 from apes.errors import ParameterError
 
@@ -29,7 +29,7 @@ def run_at(monkeypatch, budgets_run):
         def prepare(self, budgets):
             return super().prepare(budgets_run(budgets))
 
-    monkeypatch.setattr(apes.audit, "CodedClipLaplace", Weaker)
+    monkeypatch.setattr(apes.audit.audit, "CodedClipLaplace", Weaker)
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ def test_same_seed_same_result():
 
 
 def test_every_trial_draws_anew():
-    attacked = apes.audit._Attacked(np.ones(3), 4, 1)
-    batches = [batch for world in (0, 1) for batch in apes.audit._batches(attacked, world, 9, 4000)]
+    attacked = apes.audit.audit._Attacked(np.ones(3), 4, 1)
+    batches = [batch for world in (0, 1) for batch in apes.audit.audit._batches(attacked, world, 9, 4000)]
     assert [batch.counts.shape for batch in batches] == [*[(8000, 4)] * 4, (4000, 4)] * 2
     trials = np.concatenate([batch.counts for batch in batches]).reshape(18, -1)
     assert len({trial.tobytes() for trial in trials}) == 18

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from apes.accounting.planner import Answer, Curve, Goal
-from apes.attack import Attack
-from apes.audit import AuditResult
-from apes.picture import draw_plan, draw_trade
-from apes.picture_audit import certified_border, draw_audit
-from apes.trade import Offer, Trade
+from apes.audit.attack import Attack
+from apes.audit.audit import AuditResult
+from apes.cli.plots.audit import certified_border, draw_audit
+from apes.cli.plots.pictures import draw_plan, draw_trade
+from apes.terms.level_choice import Offer, Trade
 
 GOAL = Goal(1.0, 1e-6, 10, 2)
 CURVE = Curve((1.0, 2.0, 4.0), (0.5, 1.0, 3.0))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apes import ParameterError, Plan
-from apes.accounting.event import budgets_digest
+from apes.accounting.exposure import budgets_digest
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from apes.accounting.planner import Goal
 from apes.analyzer.calibrator import CodedInverse, adaptive_statistic
 from apes.analyzer.expected import pooled_channel
 from apes.budgets import make_budgets
-from apes.cli import app
+from apes.cli.main import app
 from apes.client.randomizer import CodedClipLaplace, Place
 from apes.errors import ParameterError
+from apes.mathematics.randomness import SimulationSource
 from apes.messages import PermutedBatch
-from apes.randomness import SimulationSource
-from apes.trade import LEVELS, Offer, Trade, standard_error, trade_levels
+from apes.terms.level_choice import LEVELS, Offer, Trade, standard_error, trade_levels
 
 GOAL = Goal(epsilon=0.3, delta=1e-6, dimensions=100, rounds=1)
 BUDGETS = make_budgets("uniform2", 5000, 1)
@@ -77,7 +77,7 @@ def test_an_offer_out_of_reach_is_never_the_best():
 
 def test_command(tmp_path, monkeypatch):
     # Few levels take their time to certify.
-    monkeypatch.setattr("apes.cli_plan.trade_levels", partial(trade_levels, levels=(64, 256)))
+    monkeypatch.setattr("apes.cli.plan.trade_levels", partial(trade_levels, levels=(64, 256)))
     command = ["plan", "--target-epsilon", "0.3", "--delta", "1e-6", "--users", "5000", "--dimensions", "100"]
     command += ["--rounds", "1", "--solve"]
     picture = tmp_path / "trade.png"

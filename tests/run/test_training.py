@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from apes import FRAMEWORKS, ParameterError, Plan, train
-from apes.analysis import Progress
-from apes.training import spread
+from apes.training.analysis import Progress
+from apes.training.train import spread
 
 SMALL = Plan(users=600, rounds=3, seed=5)
 

@@ -15,8 +15,8 @@ from scipy.stats import chi2, norm
 from apes.analyzer.calibrator import CodedInverse, likelihood_statistic, report_statistic
 from apes.analyzer.expected import pooled_channel
 from apes.errors import ApesError, ParameterError, ProtocolError
+from apes.mathematics.randomness import SimulationSource
 from apes.messages import Report
-from apes.randomness import SimulationSource
 from apes.shuffler.shuffle import Adder, LevelCounter, Permuter
 
 SOURCE = SimulationSource(4, 2)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from apes.randomness import Purpose, SimulationSource
+from apes.mathematics.randomness import Purpose, SimulationSource
 from apes.shuffler.tally import count_levels, permute_rows
 
 SOURCE = SimulationSource(8, 1)

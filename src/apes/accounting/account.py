@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate import hiding_curve, honest_others
+from apes.accounting.certificate.curve import hiding_curve, honest_others
 from apes.accounting.guarantee import Guarantee, certify
 from apes.accounting.local import local_user_epsilon
 from apes.accounting.published import PUBLISHED, DeltaConvention, user_apes, user_s_apes
+from apes.checks import positive_array, whole, within
 from apes.errors import RegimeError
-from apes.parameters import positive_array, whole, within
 
 Array = NDArray[np.float64]
 Progress = Callable[[str], None]

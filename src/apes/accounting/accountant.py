@@ -5,12 +5,12 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate import check_delta, check_levels
+from apes.accounting.certificate.curve import check_delta, check_levels
 from apes.accounting.charges import Charges
-from apes.accounting.composition import Composer, Use
-from apes.accounting.event import budgets_digest
+from apes.accounting.composition.exact import Composer, Use
+from apes.accounting.exposure import budgets_digest
+from apes.checks import positive, positive_array, whole
 from apes.errors import BudgetExceeded
-from apes.parameters import positive, positive_array, whole
 
 Array = NDArray[np.float64]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate import Curve, hiding_curve, honest_others
-from apes.accounting.sparse import LARGEST_SPARSE_BUDGET, sparse_curve
-from apes.parameters import whole
+from apes.accounting.certificate.curve import Curve, hiding_curve, honest_others
+from apes.accounting.certificate.top_b_first import LARGEST_SPARSE_BUDGET, sparse_curve
+from apes.checks import whole
 
 Array = NDArray[np.float64]
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate import check_delta, check_levels
+from apes.accounting.certificate.curve import check_delta, check_levels
 from apes.accounting.charges import Charges
-from apes.accounting.composition import composed_epsilon
+from apes.accounting.composition.exact import composed_epsilon
 from apes.accounting.lower import lower_epsilon
-from apes.parameters import whole
-from apes.thresholds import MAX_LEVELS
+from apes.checks import whole
+from apes.mathematics.thresholds import MAX_LEVELS
 
 NEIGHBOURS = "replace-one-user"
 

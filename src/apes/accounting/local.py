@@ -16,11 +16,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.blanket import table_error
-from apes.accounting.certificate import check_levels
-from apes.codes import level_probabilities
-from apes.parameters import positive, whole
-from apes.thresholds import MAX_LEVELS
+from apes.accounting.certificate.blanket import table_error
+from apes.accounting.certificate.curve import check_levels
+from apes.checks import positive, whole
+from apes.mathematics.levels import level_probabilities
+from apes.mathematics.thresholds import MAX_LEVELS
 
 Array = NDArray[np.float64]
 # Relative, for sums of up to 256 probabilities and a logarithm: their rounding is below 1e-13.

@@ -10,9 +10,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate import check_delta, check_levels
-from apes.accounting.lattice import Lattice, law_of_sum, tilt
-from apes.parameters import positive_array, whole
+from apes.accounting.certificate.curve import check_delta, check_levels
+from apes.accounting.composition.lattice import Lattice, law_of_sum, tilt
+from apes.checks import positive_array, whole
 
 Array = NDArray[np.float64]
 Crowd = tuple[Array, NDArray[np.int64]]

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate import check_delta, check_levels
+from apes.accounting.certificate.curve import check_delta, check_levels
 from apes.accounting.charges import Charges
 from apes.accounting.guarantee import certified_epsilon
-from apes.accounting.search import Point, Progress, Search
+from apes.checks import positive, positive_array, whole
 from apes.errors import ParameterError
-from apes.parameters import positive, positive_array, whole
+from apes.mathematics.search import Point, Progress, Search
 
 Array = NDArray[np.float64]
 # A cap is found to this relative precision.

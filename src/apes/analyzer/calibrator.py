@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from apes.analyzer.expected import Channel, continuous_response, law_at_zero
-from apes.codes import level_values
 from apes.errors import ProtocolError
+from apes.mathematics.levels import level_values
 from apes.messages import Batch, CountedBatch, Estimate, PermutedBatch, SummedBatch
 
 Budgets = NDArray[np.float64]

@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.codes import level_probabilities
-from apes.laws import ClipLaplace
+from apes.mathematics.laws import ClipLaplace
+from apes.mathematics.levels import level_probabilities
 
 Channel = NDArray[np.float64]
 _GRID = 1001

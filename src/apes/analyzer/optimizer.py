@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.checks import positive, within
 from apes.messages import Estimate
-from apes.parameters import positive, within
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from apes.client.randomizer import CodedClipLaplace
 from apes.client.sparsifier import DeviceSparsifier
-from apes.client.update import Updater
+from apes.mathematics.randomness import SystemSource
+from apes.models.updates import Updater
 from apes.population import UserBlock
-from apes.randomness import SystemSource
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from apes.client.randomizer import Place, Randomizer
 from apes.client.sparsifier import Sparsifier
-from apes.client.update import Updater
+from apes.mathematics.randomness import SimulationSource
 from apes.messages import Report
+from apes.models.updates import Updater
 from apes.population import UserBlock
-from apes.randomness import SimulationSource
 
 # Bounds a block's memory for large models; smaller parts only cost calls (measured from 1024 up).
 _COORDINATES_AT_ONCE = 8192

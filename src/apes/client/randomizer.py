@@ -12,14 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.client.coded_draw import draw_codes
-from apes.client.continuous_draw import draw_clip_laplace, draw_clip_laplace_at_zero, draw_laplace
-from apes.client.device_draw import draw_codes_on_device
-from apes.client.padding_draw import draw_padding
+from apes.checks import finite, positive, whole, within
+from apes.client.draws.coded import draw_codes
+from apes.client.draws.continuous import draw_clip_laplace, draw_clip_laplace_at_zero, draw_laplace
+from apes.client.draws.device import draw_codes_on_device
+from apes.client.draws.padding import draw_padding
 from apes.errors import ParameterError
-from apes.parameters import finite, positive, whole, within
-from apes.randomness import Purpose, SimulationSource, SystemSource
-from apes.thresholds import MAX_LEVELS, acceptance_thresholds
+from apes.mathematics.randomness import Purpose, SimulationSource, SystemSource
+from apes.mathematics.thresholds import MAX_LEVELS, acceptance_thresholds
 
 Values = NDArray[np.uint8] | NDArray[np.float32]
 
@@ -65,7 +65,7 @@ class CodedClipLaplace:
         levels: K in [2, 256].
 
     Guarantee:
-        Every coordinate is epsilon-LDP with its user's epsilon, to the last bit (`apes.thresholds`).
+        Every coordinate is epsilon-LDP with its user's epsilon, to the last bit (`apes.mathematics.thresholds`).
     """
 
     clip: float
@@ -95,7 +95,7 @@ class CodedClipLaplace:
     def padding(
         self, tables: NDArray[np.uint64], width: int, place: Place, source: SimulationSource
     ) -> NDArray[np.uint8]:
-        """Levels of perturbed zeros, to 2^-24 in total variation (`apes.client.padding_draw`)."""
+        """Levels of perturbed zeros, to 2^-24 in total variation (`apes.client.draws.padding`)."""
         codes = np.empty((tables.shape[0], width), dtype=np.uint8)
         address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
         draw_padding(tables, address, source.key, codes)

@@ -16,13 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.client.choice import keep_any, keep_largest, put_kept
-from apes.client.coded_draw import Key
+from apes.checks import positive, whole, within
+from apes.client.draws.choice import keep_any, keep_largest, put_kept
+from apes.client.draws.coded import Key
 from apes.client.randomizer import CodedClipLaplace, Place, Randomizer, Values
-from apes.codes import levels_beyond
 from apes.errors import ParameterError
-from apes.parameters import positive, whole, within
-from apes.randomness import Purpose, SimulationSource, SystemSource
+from apes.mathematics.levels import levels_beyond
+from apes.mathematics.randomness import Purpose, SimulationSource, SystemSource
 
 Address = tuple[int, int, np.uint64]
 Marks = NDArray[np.bool_]

@@ -13,7 +13,7 @@ from apes.data.digits import PROVENANCE, SIDE, Pixels, load_digits
 from apes.data.idx import read_idx
 from apes.data.sources import Progress, locate, remedy
 from apes.errors import DataError, ParameterError
-from apes.files import cache_folder
+from apes.storage.files import cache_folder
 
 NAMES: tuple[str, ...] = ("digits", *CATALOGUE)
 CLASSES = 10

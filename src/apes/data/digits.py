@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import zoom
 
-from apes.files import write_whole
+from apes.storage.files import write_whole
 
 NUM_TRAIN, NUM_TEST = 60_000, 10_000
 SIDE = 28  # pixels

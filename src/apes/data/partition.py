@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.checks import whole
 from apes.errors import ParameterError
-from apes.parameters import whole
 
 _CLASSES = 10
 # Keeps the stream apart from those that other parts of the package derive from the same seed.

@@ -12,7 +12,7 @@ from apes.data.idx import is_gzip
 from apes.data.packages import read_package
 from apes.data.transfer import fetch
 from apes.errors import DataError, ParameterError
-from apes.files import cache_folder, sync
+from apes.storage.files import cache_folder, sync
 
 Progress = Callable[[int, int], None]
 # Called with a file and the part of it that has arrived, in [0, 1].

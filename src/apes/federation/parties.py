@@ -18,18 +18,24 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from apes.analysis import TestSet
 from apes.errors import DataError, ParameterError
-from apes.federation.analyst import AnalyzerSettings
+from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.keys import Authority, node_key, write_secret
-from apes.federation.layout import Layout
-from apes.federation.scripts import analyzer_script, register_script, superlink_script, supernode_script, write_script
 from apes.federation.terms import Terms
-from apes.federation.vault_file import VAULT, VaultSettings, read_holdings
-from apes.files import write_bytes
-from apes.settings import read_settings, write_settings
-from apes.shuffler.policy import Policy
-from apes.shuffler.server import ShufflerSettings
+from apes.federation.trial.layout import Layout
+from apes.federation.trial.scripts import (
+    analyzer_script,
+    register_script,
+    superlink_script,
+    supernode_script,
+    write_script,
+)
+from apes.federation.vault.folder import VAULT, VaultSettings, read_holdings
+from apes.shuffler.service.policy import Policy
+from apes.shuffler.service.server import ShufflerSettings
+from apes.storage.files import write_bytes
+from apes.storage.settings import read_settings, write_settings
+from apes.training.analysis import TestSet
 
 CARD = "card.json"
 # What Flower ships to the nodes.

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from apes.errors import ProtocolError
-from apes.release import Release
+from apes.wire.release import Release
 
 _PIECE = 1 << 20
 _SECONDS_TO_CONNECT = 10.0

@@ -11,14 +11,14 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, Message
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Result, Strategy
 
-from apes.envelope import envelope_size
 from apes.errors import ProtocolError
-from apes.federation.analyst import Analyst
-from apes.federation.local_socket import VERSION
+from apes.federation.analyzer import Analyst
 from apes.federation.shuffler_client import CohortTooSmall
-from apes.files import write_bytes, write_whole
-from apes.frames import FrameReader, framed
-from apes.json_logs import log
+from apes.federation.vault.socket import VERSION
+from apes.storage.files import write_bytes, write_whole
+from apes.storage.json_logs import log
+from apes.wire.envelope import envelope_size
+from apes.wire.frames import FrameReader, framed
 
 # Flower's own wait for replies looks every three seconds.
 _SECONDS_BETWEEN_LOOKS = 0.1

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from apes.accounting.accountant import Accountant
+from apes.checks import whole
 from apes.client.device import DeviceClient
 from apes.errors import DataError, ParameterError
-from apes.models import LogisticRegression
-from apes.parameters import whole
-from apes.plan import Plan
-from apes.settings import from_plain, read_settings, write_settings
-from apes.thresholds import MAX_LEVELS
+from apes.mathematics.thresholds import MAX_LEVELS
+from apes.models.logistic import LogisticRegression
+from apes.storage.settings import from_plain, read_settings, write_settings
+from apes.terms.plan import Plan
 
 
 @dataclass(frozen=True)

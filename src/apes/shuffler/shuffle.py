@@ -16,11 +16,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.compiled import compiled
+from apes.checks import whole
 from apes.errors import ParameterError, ProtocolError
+from apes.mathematics.compiled import compiled
+from apes.mathematics.randomness import Purpose, SimulationSource
 from apes.messages import Batch, CountedBatch, PermutedBatch, Report, SummedBatch
-from apes.parameters import whole
-from apes.randomness import Purpose, SimulationSource
 from apes.shuffler.counts import LevelCounts
 from apes.shuffler.tally import permute_rows
 

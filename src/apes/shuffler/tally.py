@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.compiled import compiled
-from apes.randomness import philox
+from apes.mathematics.compiled import compiled
+from apes.mathematics.randomness import philox
 
 # 64 coordinates x 256 levels x 2 bytes stay in a first-level cache while a block's users run through them.
 _COORDINATES_AT_ONCE = 64

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.checks import positive, positive_array
 from apes.errors import ParameterError
-from apes.parameters import positive, positive_array
 
 
 class Uniform(NamedTuple):

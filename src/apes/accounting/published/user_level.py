@@ -5,8 +5,8 @@ import math
 from typing import NamedTuple
 
 from apes.accounting.published.inputs import check_delta
+from apes.checks import positive, whole
 from apes.errors import ParameterError, RegimeError
-from apes.parameters import positive, whole
 
 # The paper's delta_uc, beside its tables: 7,850 coordinates of 4.62e-9 each.
 _STATED_DELTA = 3.6e-5

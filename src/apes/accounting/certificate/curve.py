@@ -1,0 +1,181 @@
+"""The certified bound: how much one coordinate of one round reveals about one user, proved and rounded against us.
+
+See docs/proofs.md for the steps; `blanket` has the pair of laws, `echoes` the law of the number of echoes, `divergence`
+the hockey-stick divergence of the two together.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.certificate.blanket import HiddenPair, echo_probabilities, hidden_pair, table_error
+from apes.accounting.certificate.divergence import excess
+from apes.accounting.certificate.echoes import echo_law
+from apes.checks import positive, positive_array, whole, within
+from apes.errors import ParameterError
+from apes.mathematics.thresholds import MAX_LEVELS
+
+Array = NDArray[np.float64]
+# Shapes tried at first, evenly spaced; then two more around the best.
+_SHAPES = 5
+_CELLS = 192
+# Few levels make few values of L: a lattice much finer than their distances only costs frequencies.
+_CELLS_A_LEVEL, _FEWEST_CELLS = 12, 48
+_COARSE_CELLS = 32
+_STEPS = 40
+# Budgets from which on epsilon is looked for from below.
+_WIDE, _PROBES = 10.0, 24
+# Larger budgets get the local guarantee: exp of them, and of more, would leave the range of floating point.
+LARGEST_BUDGET = 300.0
+SMALLEST_BUDGET = 1e-12
+"""The laws of a smaller budget are covered by those of this one (docs/proofs.md, 4 and 11); they would not differ in
+floating point."""
+_GROUPS = 4096
+
+
+class Curve(Protocol):
+    """delta as a function of t, from above, for something that is used many times."""
+
+    @property
+    def budget(self) -> float:
+        """What it costs locally, in nats; beyond it delta is 0."""
+        ...
+
+    def delta(self, t: float, cells: int | None = None) -> float:
+        """Upper bound of the hockey-stick divergence at exp(t)."""
+        ...
+
+    def epsilon(self, delta: float, cells: int | None = None) -> float:
+        """A t with delta(t) <= delta, as small as was found."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class HidingCurve:
+    """delta as a function of t for a victim among others: an upper bound of the true divergence.
+
+    Attributes:
+        budget: The victim's local budget; beyond it delta is 0.
+        pair: The victim's laws at the two ends, under the blanket.
+        sizes: Numbers of reports that hide together, the victim's included.
+        masses: How likely each is.
+        table_error: eta, by which factor 1 + eta the victim's realised probabilities may exceed the ideal ones.
+    """
+
+    budget: float
+    pair: HiddenPair
+    sizes: NDArray[np.int64]
+    masses: Array
+    table_error: float = 0.0
+
+    def delta(self, t: float, cells: int | None = None) -> float:
+        """Upper bound of the hockey-stick divergence at exp(t), t of either sign."""
+        if t < 0:
+            # The two ends mirror each other: delta(-t) = 1 - exp(-t) + exp(-t) delta(t).
+            return min(1.0, -math.expm1(t) + math.exp(t) * self.delta(-t, cells))
+        if t >= self.budget:
+            return 0.0
+        if self.budget > LARGEST_BUDGET:
+            return 1.0
+        if cells is None:
+            cells = min(_CELLS, max(_FEWEST_CELLS, _CELLS_A_LEVEL * self.pair.blanket.size))
+        # Realised probabilities are within a factor 1 + eta of the ideal ones on both sides of the ratio.
+        eta = self.table_error
+        ideal = float(self.masses @ excess(self.pair, t - 2 * math.log1p(eta), self.sizes, cells))
+        # Values below 1e-308 would be 0.
+        return min(1.0, (1 + eta) * ideal + 1e-300)
+
+    def epsilon(self, delta: float, cells: int | None = None) -> float:
+        """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget."""
+        if self.delta(0.0, cells) <= delta:
+            return 0.0
+        low, high = 0.0, self.budget
+        if self.budget > _WIDE:
+            # The bound need not fall with t as the truth does: begin with small ones.
+            for t in np.geomspace(1e-3, self.budget, _PROBES).tolist():
+                if self.delta(t, cells) <= delta:
+                    high = t
+                    break
+                low = t
+        for _ in range(_STEPS):
+            if high - low <= 1e-5 * high:
+                break
+            middle = (low + high) / 2 if low > 0 else high / 4
+            low, high = (low, middle) if self.delta(middle, cells) <= delta else (middle, high)
+        return high
+
+
+def hiding_curve(budget: float, others: Array, delta: float, levels: int | None) -> HidingCurve:
+    """The best curve over the shapes of the blanket, for a victim among other honest users.
+
+    Args:
+        budget: The victim's local budget, in (0, inf).
+        others: Budgets of the others; may be empty.
+        delta: Where the curve is to be good, in (0, 1); it is valid everywhere.
+        levels: K of coded reports, or None for continuous ones.
+    """
+    if budget > LARGEST_BUDGET:
+        return _curve(budget, np.empty(0), 0.0, levels)
+    others, counts = _grouped(others)
+    uniform = _curve(budget, others, 0.0, levels, counts)
+    t = uniform.epsilon(delta, _COARSE_CELLS)
+
+    def tried(shape: float) -> tuple[float, float, HidingCurve]:
+        curve = _curve(budget, others, shape, levels, counts)
+        return curve.delta(t, _COARSE_CELLS), shape, curve
+
+    candidates = [(uniform.delta(t, _COARSE_CELLS), 0.0, uniform)]
+    candidates += [tried(shape) for shape in np.linspace(0, budget, _SHAPES)[1:].tolist()]
+    centre, half = min(candidates)[1], budget / (_SHAPES - 1) / 2
+    candidates += [tried(shape) for shape in (centre - half, centre + half) if 0 < shape < budget]
+    return min(candidates)[2]
+
+
+def uniform_curve(budget: float, others: Array, levels: int | None) -> HidingCurve:
+    """The curve under the uniform blanket."""
+    others, counts = _grouped(others)
+    return _curve(budget, others, 0.0, levels, counts)
+
+
+def honest_others(budgets: Array, colluders: int, levels: int | None) -> Array:
+    """The budgets that hide any one user: without the victim's own and the colluders', whichever hide best."""
+    budgets = positive_array("budgets", budgets)
+    drop = whole("colluders", colluders, 0) + 1
+    if drop > budgets.size:
+        raise ParameterError(f"colluders must be in [0, {budgets.size - 1}], got {colluders}")
+    # Echoes get rarer with the budget, so the smallest budgets hide best.
+    return np.asarray(np.sort(budgets)[drop:])
+
+
+def _grouped(budgets: Array) -> tuple[Array, NDArray[np.int64]]:
+    """A few thousand budgets that stand for many, each at least as large as those it stands for, and how many they are.
+
+    A larger budget echoes less often, so this is on the safe side, and what follows does not grow with n.
+    """
+    if budgets.size <= _GROUPS:
+        return budgets, np.ones(budgets.size, dtype=np.int64)
+    ordered = np.sort(budgets)
+    last = np.unique(np.linspace(0, budgets.size - 1, _GROUPS).astype(np.int64))
+    return ordered[last], np.diff(last, prepend=-1)
+
+
+def _curve(
+    budget: float, others: Array, shape: float, levels: int | None, counts: NDArray[np.int64] | None = None
+) -> HidingCurve:
+    echoes, masses = echo_law(echo_probabilities(others, shape, levels), counts)
+    eta = 0.0 if levels is None else table_error(budget)
+    pair = hidden_pair(max(budget, SMALLEST_BUDGET), shape, levels)
+    return HidingCurve(budget, pair, echoes + 1, masses, eta)
+
+
+def check_levels(levels: int | None) -> int | None:
+    """Return levels if they are None (continuous) or in [2, 256], else raise."""
+    return None if levels is None else whole("levels", levels, 2, MAX_LEVELS)
+
+
+def check_delta(delta: float) -> float:
+    """Return delta if it lies in (0, 1), else raise."""
+    return within("delta", positive("delta", delta), 0, math.nextafter(1, 0))

@@ -1,0 +1,1 @@
+"""Many coordinates and rounds together, from above (docs/proofs.md, 7)."""

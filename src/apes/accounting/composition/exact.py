@@ -1,0 +1,189 @@
+"""From one coordinate of one round to a user, and to many rounds.
+
+Each coordinate is shuffled with its own permutation and perturbed independently, so the d coordinates of a round are a
+product, and rounds compose adaptively. Curves become pessimistic privacy-loss distributions on one lattice (`losses`);
+delta of all of them together is E[(1 - exp(epsilon - S))_+], S the sum of the losses, plus what counts as a breach. The
+sum is tilted to where that matters (`lattice`), so that a tiny delta is as accurate as a large one; its law comes
+from a fast Fourier transform whose error is bounded and added.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from apes.accounting.certificate.curve import LARGEST_BUDGET, Curve
+from apes.accounting.composition.lattice import (
+    UNIT,
+    Lattice,
+    law_of_sum,
+    tail_bound,
+    tilt,
+)
+from apes.accounting.composition.losses import Dots, dots, losses
+from apes.checks import whole
+from apes.errors import ParameterError, RegimeError
+
+Array = NDArray[np.float64]
+Use = tuple[Curve, int]
+"""A curve and how many times it is used."""
+
+SMALLEST_DELTA = 1e-100
+"""Below it, what is left over by a single use among many would leave the range of floating point."""
+
+# Share of delta that all uses together may leave beyond the last points of their curves.
+_BREACH = 1e-4
+_WINDOW = 9.0
+# Dots closer to one another than this would differ by rounding only.
+_FINEST = 1e-9
+_LONGEST = 1 << 20
+# theta times the largest sum of losses stays below this, so that exponents are accurate.
+_STEEPEST = 1e5
+_ROUNDING = 1 + 1e-9
+
+
+class Composer:
+    """Certified epsilon of many independent uses of one or several curves.
+
+    Args:
+        delta: In [1e-100, 1).
+        expected: About how many uses there will be in all; curves are evaluated as far as these need. Any number of
+            uses is answered soundly.
+    """
+
+    def __init__(self, delta: float, expected: int) -> None:
+        if not SMALLEST_DELTA <= delta < 1:
+            raise RegimeError(f"delta must be in [{SMALLEST_DELTA:g}, 1) where uses are composed, got {delta!r}")
+        self._delta = delta
+        self._breach = delta * _BREACH / whole("expected", expected, 1)
+        self._dots: dict[Curve, Dots] = {}
+
+    def epsilon(self, uses: Sequence[Use]) -> float:
+        """Epsilon of all uses together; never more than the local budgets add up to."""
+        counts: dict[Curve, int] = {}
+        for curve, count in uses:
+            counts[curve] = counts.get(curve, 0) + whole("count", count, 1)
+        if not counts:
+            raise ParameterError("uses must not be empty")
+        if math.fsum(curve.delta(0.0) * count for curve, count in counts.items()) * _ROUNDING <= self._delta:
+            return 0.0
+        local = math.fsum(curve.budget * count for curve, count in counts.items()) * (1 + 4 * UNIT)
+        for curve in counts:
+            if curve.budget > LARGEST_BUDGET:
+                return local
+            if curve not in self._dots:
+                self._dots[curve] = dots(curve, self._breach)
+            if self._dots[curve].step < _FINEST:
+                return local
+        return min(local, _Sum([(self._dots[curve], count) for curve, count in counts.items()]).epsilon(self._delta))
+
+
+def composed_epsilon(curve: Curve, delta: float, count: int) -> float:
+    """Certified epsilon of ``count`` independent uses of a curve at ``delta``."""
+    return curve.epsilon(delta) if count == 1 else Composer(delta, count).epsilon([(curve, count)])
+
+
+class _Sum:
+    """The sum of all losses."""
+
+    def __init__(self, uses: list[tuple[Dots, int]]) -> None:
+        # The finest lattice that a curve asks for, as long as the window of the sum stays short.
+        deviation = math.sqrt(sum(count * _second_moment(curve) for curve, count in uses))
+        self._step = max(min(curve.step for curve, _ in uses), 2 * _WINDOW * deviation / _LONGEST)
+        self._parts: list[tuple[Lattice, int]] = []
+        self._breach = growth = 0.0
+        for curve, count in uses:
+            lattice, breach = losses(curve, self._step)
+            self._parts.append((lattice, count))
+            self._breach += count * breach
+            growth += count * math.log1p(max(float(lattice.masses.sum()) + breach - 1, 0.0))
+        # A breach in one use counts in full, whatever the others: their masses add up to a little more than 1.
+        self._breach = self._breach * math.exp(growth) * _ROUNDING if growth < 1 else math.inf
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon found, on the safe side of a bisection."""
+        available = delta - self._breach
+        if available <= 0:
+            return math.inf
+        theta, high = self._steepness(available)
+        law = _TiltedLaw(self._parts, theta)
+        # Below its window the law would count too little.
+        low = max(0.0, law.start)
+        if law.delta(low) <= available:
+            return low
+        high = max(high, low)
+        while law.delta(high) > available:
+            high = 2 * high + self._step
+            if not math.isfinite(high):
+                return math.inf
+        while high - low > 1e-7 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if law.delta(middle) <= available else (middle, high)
+        return high
+
+    def _steepness(self, delta: float) -> tuple[float, float]:
+        """Theta that gives the smallest epsilon by (1 - exp(epsilon - S))_+ <= c exp(theta (S - epsilon)), and it."""
+        reach = sum(count * float(lattice.points[-1]) for lattice, count in self._parts)
+
+        def epsilon(log_theta: float) -> float:
+            theta = math.exp(log_theta)
+            moment = sum(count * tilt(lattice, theta).log_moment for lattice, count in self._parts)
+            return (moment + _log_peak(theta) - math.log(delta)) / theta
+
+        found = minimize_scalar(epsilon, bounds=(math.log(1e-3 / reach), math.log(_STEEPEST / reach)), method="bounded")
+        return math.exp(float(found.x)), max(float(found.fun), 0.0)
+
+
+class _TiltedLaw:
+    """Law of the sum of losses under a tilt, on a window around its mean, with a bound of its error."""
+
+    def __init__(self, parts: list[tuple[Lattice, int]], theta: float) -> None:
+        tilts = [(lattice, tilt(lattice, theta), count) for lattice, count in parts]
+        self._theta, step = theta, parts[0][0].step
+        self._log_moment = sum(count * (tilted.log_moment + tilted.error) for _, tilted, count in tilts)
+        mean = sum(count * float(tilted.weights @ lattice.points) for lattice, tilted, count in tilts)
+        centred = [
+            (lattice.points - float(tilted.weights @ lattice.points), tilted.weights, count)
+            for lattice, tilted, count in tilts
+        ]
+        deviation = math.sqrt(sum(count * float(weights @ points**2) for points, weights, count in centred))
+        longest = max(lattice.masses.size for lattice, _ in parts)
+        n = 1 << math.ceil(math.log2(max(2 * _WINDOW * deviation / step, 2.0 * longest) + 8))
+        start = round(mean / step) - n // 2
+        self._points = step * (start + np.arange(n))
+        law, self._off = law_of_sum(tilts, n)
+        self._law = np.maximum(np.roll(law, -start), 0)
+        window = float(self._points[-1]) - mean
+        self._tail = tail_bound(centred, window, 1 / window)
+
+    @property
+    def start(self) -> float:
+        """The smallest epsilon that may be asked for: what is less likely than the window holds wraps around it."""
+        return float(self._points[0])
+
+    def delta(self, epsilon: float) -> float:
+        """Upper bound of E[(1 - exp(epsilon - S))_+], epsilon not below `start`."""
+        # A hair less, so that rounding of the points cannot matter.
+        nearly = epsilon - 1e-12 * (1 + abs(epsilon))
+        above = np.searchsorted(self._points, nearly)
+        distance = self._points[above:] - nearly
+        value = np.exp(-self._theta * distance) * -np.expm1(-distance)
+        inside = float((self._law[above:] * value).sum()) + self._off * float(value.sum()) + self._tail
+        exponent = self._log_moment - self._theta * nearly
+        if exponent > 300 or inside == 0:
+            # Far from where the tilt is good: values may have been too small for floating point.
+            inside = math.exp(_log_peak(self._theta))
+        return math.exp(min(math.log(inside) + exponent, _log_peak(self._theta) + exponent, 0.0)) * _ROUNDING
+
+
+def _second_moment(curve: Dots) -> float:
+    """Mean square of one loss."""
+    lattice, _ = losses(curve, curve.step)
+    return float(lattice.masses @ lattice.points**2)
+
+
+def _log_peak(theta: float) -> float:
+    """Log of the largest value of exp(-theta x) (1 - exp(-x))."""
+    return theta * math.log(theta) - (1 + theta) * math.log1p(theta)

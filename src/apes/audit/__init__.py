@@ -1,0 +1,1 @@
+"""Attacks on the real pipeline: what they achieve, beside what is certified."""

@@ -1,0 +1,229 @@
+"""The audit: attack the real pipeline on a worst-case pair of datasets, and hold the certificate against the outcome.
+
+In one world the victim, who has the largest budget, stands at one end in every coordinate, in the other world at the
+other end; everybody else stands at 0. The attack sees what the analyzer sees, the shuffled batch, and nothing else. How
+often it is right bounds epsilon from below (Clopper and Pearson), up to a stated chance of error: an audited epsilon
+above the certified one means that the mechanism or the certificate is wrong. The attack is a test of the likelihood
+ratio, the best there is (Neyman and Pearson) where the others have equal budgets, else nearly; any attack is valid.
+
+An audit of N trials sees nothing beyond about log(N / 20), and nothing that happens less than once in N / 20: in a
+crowd a tiny delta leaves much room between audit and certificate, a delta of a few per cent little. A bound from below
+proves no privacy.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.guarantee import certified_epsilon
+from apes.analyzer.expected import law_at_zero, pooled_channel
+from apes.audit.attack import CONFIDENCE, Attack, audited_epsilon, error_rates
+from apes.checks import positive_array, whole
+from apes.client.pipeline import Client
+from apes.client.randomizer import CodedClipLaplace
+from apes.errors import ProtocolError
+from apes.mathematics.levels import level_probabilities
+from apes.mathematics.randomness import SimulationSource
+from apes.mathematics.thresholds import MAX_LEVELS
+from apes.messages import CountedBatch
+from apes.population import InMemoryPopulation, UserBlock
+from apes.shuffler.shuffle import LevelCounter
+from apes.training.train import BlockQueue, collect, quiet_blas
+
+Array = NDArray[np.float64]
+_CLIP = 1.0
+# The worst updates lie beyond the clip bound, so that clipping is audited too.
+_BEYOND = 2.0
+_USERS_AT_ONCE = 128
+# A coordinate takes 2.5 kB in the shuffler: 20 MB for a chunk, 80 MB for the longest report.
+_COORDINATES_AT_ONCE = 8192
+_MOST_DIMENSIONS = 2**15
+# Chunks of the first world are rounds 0 to 2^23 - 1, those of the second the rest of the 2^24 there are.
+_MOST_TRIALS = 2**23
+# Scores of single coordinates that are kept a world: 32 MB.
+_MOST_SCORES = 2**22
+_TINY = 1e-300
+# A law below it is taken as this; the score is then not quite the best one, and as valid.
+_RARE = 1e-12
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an attack achieved, beside what was certified.
+
+    Attributes:
+        trials: Simulated rounds a world; half of them chose the attack's thresholds, the others tested it.
+        dimensions: Coordinates of a report; every coordinate of every trial is a trial of the coordinate level.
+        delta: Of the certificates and of the audit.
+        confidence: Chance that both audited figures are true lower bounds, at least. The chance of error is split
+            evenly over the two levels, two directions and two error rates.
+        coordinate_audited: Lower bound of epsilon if one coordinate of one user is replaced.
+        coordinate_certified: Certified epsilon of one coordinate.
+        user_audited: Lower bound of epsilon if one user is replaced.
+        user_certified: Certified epsilon of all coordinates together.
+        coordinate_attack: Error rates of the attack on a coordinate, for a picture; the audited figure does not rest
+            on them.
+        user_attack: The same for the attack on a user.
+        passed: Whether no audited figure exceeds the certified one.
+    """
+
+    trials: int
+    dimensions: int
+    delta: float
+    confidence: float
+    coordinate_audited: float
+    coordinate_certified: float
+    user_audited: float
+    user_certified: float
+    coordinate_attack: Attack
+    user_attack: Attack
+    passed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        passed = self.coordinate_audited <= self.coordinate_certified and self.user_audited <= self.user_certified
+        object.__setattr__(self, "passed", passed)
+
+
+def audit(
+    budgets: NDArray[np.float64],
+    *,
+    dimensions: int,
+    trials: int,
+    levels: int = MAX_LEVELS,
+    delta: float,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> AuditResult:
+    """Attack a population's shuffled reports, and compare with what is certified.
+
+    Args:
+        budgets: Local budgets of all users, per coordinate and round, each in (0, inf).
+        dimensions: Coordinates of a report, in [1, 32768].
+        trials: Rounds to simulate in each world, in [2, 2^23].
+        levels: Levels of coded reports, in [2, 256].
+        delta: In (0, 1).
+        seed: Seed of the simulation, in [0, 2^64).
+        progress: Called with the coordinates simulated so far and the number of all.
+
+    Guarantee:
+        If the pipeline is as private as certified, ``passed`` is true with probability 0.999 or more over the
+        simulated randomness.
+
+    >>> audit(np.array([1.0]), dimensions=2, trials=500, levels=2, delta=1e-6, seed=1).passed
+    True
+    """
+    budgets = positive_array("budgets", budgets)
+    whole("dimensions", dimensions, 1, _MOST_DIMENSIONS)
+    whole("trials", trials, 2, _MOST_TRIALS)
+    whole("levels", levels, 2, MAX_LEVELS)
+    whole("seed", seed, 0, 2**64 - 1)
+    if progress is not None:
+        progress(0, 2 * trials * dimensions)
+    coordinate = certified_epsilon(budgets, delta=delta, levels=levels)
+    user = certified_epsilon(budgets, delta=delta, dimensions=dimensions, levels=levels)
+    attacked = _Attacked(budgets, levels, seed)
+    with quiet_blas():
+        one, other = (_world(attacked, world, trials, dimensions, progress) for world in (0, 1))
+    return AuditResult(
+        trials=trials,
+        dimensions=dimensions,
+        delta=delta,
+        confidence=CONFIDENCE,
+        coordinate_audited=audited_epsilon(one[0], other[0], delta),
+        coordinate_certified=coordinate,
+        user_audited=audited_epsilon(one[1], other[1], delta),
+        user_certified=user,
+        coordinate_attack=error_rates(one[0], other[0]),
+        user_attack=error_rates(one[1], other[1]),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Attacked:
+    """The population under attack."""
+
+    budgets: Array
+    levels: int
+    seed: int
+
+    def population(self, world: int) -> InMemoryPopulation:
+        """The victim at the upper end in world 0, at the lower one in world 1; the others at 0."""
+        n = self.budgets.size
+        position = np.zeros((n, 1), dtype=np.float32)
+        position[self._victim] = _BEYOND * _CLIP * (1 - 2 * world)
+        return InMemoryPopulation(position, np.zeros(n, dtype=np.uint8), np.arange(n + 1), self.budgets)
+
+    def likelihoods(self) -> Array:
+        """Weights (levels, 2) of a report in the likelihood of each world.
+
+        With the others' reports drawn from a law rho, counts c have a likelihood proportional to
+        sum_k c_k p(k) / rho(k), p the victim's law. Exact if the others have equal budgets; else rho is their mean
+        law, and the attack is the best one to first order in 1 / n.
+        """
+        ends = level_probabilities(self.budgets[[self._victim]], self.levels)[0, [-1, 0]]
+        others = np.delete(self.budgets, self._victim)
+        rho = law_at_zero(pooled_channel(others, self.levels)) if others.size else np.ones(self.levels)
+        return np.asarray((ends / np.maximum(rho, _RARE)).T)
+
+    @property
+    def _victim(self) -> int:
+        return int(np.argmax(self.budgets))
+
+
+def _world(
+    attacked: _Attacked, world: int, trials: int, dimensions: int, progress: Callable[[int, int], None] | None
+) -> tuple[Array, Array]:
+    """Simulate all trials of one world; return log-likelihood ratios of coordinates (trials, kept) and of users."""
+    kept = min(dimensions, max(1, _MOST_SCORES // trials))
+    coordinates, users = np.empty((trials, kept)), np.empty(trials)
+    likelihoods = attacked.likelihoods()
+    start = 0
+    for batch in _batches(attacked, world, trials, dimensions):
+        one, other = np.log(np.maximum(batch.counts @ likelihoods, _TINY)).T
+        ratios = (one - other).reshape(-1, dimensions)
+        stop = start + ratios.shape[0]
+        coordinates[start:stop], users[start:stop] = ratios[:, :kept], ratios.sum(axis=1)
+        start = stop
+        if progress is not None:
+            progress((world * trials + stop) * dimensions, 2 * trials * dimensions)
+    return coordinates, users
+
+
+def _batches(attacked: _Attacked, world: int, trials: int, dimensions: int) -> Iterator[CountedBatch]:
+    """What the analyzer sees: trials stand side by side as the coordinates of wide reports."""
+    population = attacked.population(world)
+    client = Client(_Constant(), CodedClipLaplace(_CLIP, attacked.levels))
+    at_once = max(1, _COORDINATES_AT_ONCE // dimensions)
+    for chunk in range(math.ceil(trials / at_once)):
+        width = min(at_once, trials - chunk * at_once) * dimensions
+        source = SimulationSource(attacked.seed, world * _MOST_TRIALS + chunk)
+        counter = LevelCounter(attacked.budgets.size, width, attacked.levels, source)
+        blocks = BlockQueue(population, _USERS_AT_ONCE)
+        weights = np.zeros((1, width), dtype=np.float32)
+        batch = collect(client, counter, weights, blocks, source, os.cpu_count() or 1)
+        if not isinstance(batch, CountedBatch):
+            raise ProtocolError("the audit attacks counts; the shuffler released something else")
+        yield batch
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """An updater for users who hold one number each: it is every coordinate of their update."""
+
+    def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> "_Repeated":
+        return _Repeated(block.features)
+
+
+@dataclass(frozen=True, eq=False)
+class _Repeated:
+    column: NDArray[np.float32]
+
+    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+        users = self.column.shape[0]
+        updates = scratch[: users * (stop - start)].reshape(users, stop - start)
+        updates[:] = self.column
+        return updates

@@ -1,0 +1,70 @@
+"""The command converge: measured convergence against the bounds."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from apes.cli import display
+from apes.cli.plots.convergence import draw_convergence
+from apes.cli.shared import Json, says_what_went_wrong
+from apes.paper.convergence.trial import Trial, TrialResult, run_trial
+
+_ROWS = 9
+
+
+@says_what_went_wrong
+def converge_command(
+    users: Annotated[int, typer.Option(help="Number of users, a multiple of 4.")] = 4_000,
+    rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,
+    budgets: Annotated[str, typer.Option(help="Local budgets, as for train.")] = "uniform2",
+    clip: Annotated[float, typer.Option(help="Clip bound of a coordinate.")] = 0.1,
+    dimensions: Annotated[int, typer.Option(help="Coordinates of the model.")] = 20,
+    start: Annotated[float, typer.Option(help="First gradient, in units of clip, in [0, 0.15].")] = 0.15,
+    scatter: Annotated[float, typer.Option(help="How far users' optima differ, in units of clip, to 0.05.")] = 0.0,
+    seeds: Annotated[int, typer.Option(help="Runs to average over.")] = 8,
+    plot: Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a problem that meets the assumptions of the convergence bound; fail loudly if the bound does not hold."""
+    trial = Trial(budgets, users, clip, rounds, seeds, dimensions, scatter, start)
+    began = time.perf_counter()
+    with display.steps("training", "runs") as progress:
+        result = run_trial(trial, progress)
+    if plot is not None:
+        draw_convergence(trial, result, plot)
+    answer = _as_dict(trial, result) | {"seconds": time.perf_counter() - began}
+    typer.echo(json.dumps(answer) if as_json else _in_words(trial, result))
+    if not result.is_within:
+        typer.echo("apes: BOUND EXCEEDED: the measured loss gap is above what is proved", err=True)
+        raise typer.Exit(1)
+
+
+def _as_dict(trial: Trial, result: TrialResult) -> dict[str, Any]:
+    return {
+        "trial": asdict(trial),
+        "measured": result.measured.tolist(),
+        "standard_error": result.standard_error.tolist(),
+        "bound": result.bound.tolist(),
+        "published": None if result.published is None else result.published.tolist(),
+        "left": result.left,
+        "is_within": result.is_within,
+    }
+
+
+def _in_words(trial: Trial, result: TrialResult) -> str:
+    lines = ["round    measured  +- standard error    proved bound   published (not a bound)"]
+    for number in np.unique(np.linspace(0, trial.rounds, _ROWS).round().astype(int)):
+        published = "does not apply" if result.published is None else f"{result.published[number]:.4g}"
+        lines.append(
+            f"{number:5d}  {result.measured[number]:10.4g}  {result.standard_error[number]:17.2g}"
+            f"  {result.bound[number]:14.4g}  {published:>24}"
+        )
+    lines.append(f"mean loss above the optimum of {trial.seeds} runs; docs/convergence.md says what is proved")
+    if result.left:
+        lines.append(f"{result.left} runs left the region of the theorem and count as 0 from then on: more users help")
+    return "\n".join(lines)

@@ -1,0 +1,211 @@
+"""Commands of the three parties: vault, shuffler, and a trial federation on one machine."""
+
+import json
+import secrets
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apes.cli import display
+from apes.cli.options import make_plan, with_plan_options
+from apes.cli.shared import Json, says_what_went_wrong
+from apes.errors import ParameterError
+
+Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
+federation_app = typer.Typer(no_args_is_help=True, help="Devices, shuffler and analyzer as processes, on Flower.")
+
+
+@says_what_went_wrong
+def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's settings, vault.json.")]) -> None:
+    """Guard users' data: answer one sealed report a round on a local socket, and nothing else."""
+    from apes.federation.vault.folder import open_vault
+
+    open_vault(settings).serve()
+
+
+@says_what_went_wrong
+def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler's settings.")]) -> None:
+    """Take sealed reports over HTTPS; release counts, once a round."""
+    from apes.shuffler.service.server import run_shuffler
+
+    run_shuffler(settings)
+
+
+@federation_app.command("init")
+@says_what_went_wrong
+@with_plan_options
+def init_command(
+    choices: dict[str, Any],
+    folder: Folder,
+    devices: Annotated[int | None, typer.Option(help="Devices of one user each.")] = None,
+    silos: Annotated[int | None, typer.Option(help="Silos that --users are spread over.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the data set's files.")] = None,
+    smallest_cohort: Annotated[
+        int | None, typer.Option(help="Fewest reports that the shuffler releases (default: half of the users).")
+    ] = None,
+    round_seconds: Annotated[float, typer.Option(help="How long a round waits for reports.")] = 600.0,
+    keep_sealed: Annotated[bool, typer.Option(help="Let the analyzer keep the sealed reports.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make keys, certificates, policy, terms, data and start scripts for a trial on this machine."""
+    from apes.federation.trial.setup import set_up
+
+    if (devices is None) == (silos is None):
+        raise ParameterError(f"devices or silos must be given, one of them; got {devices!r} and {silos!r}")
+    if devices is not None:
+        if choices.setdefault("users", devices) != devices:
+            raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
+    plan = make_plan(choices, None)
+    dataset = display.dataset(plan, data_dir)
+    with display.steps("making keys", "users") as progress:
+        federation = set_up(
+            folder,
+            plan,
+            dataset,
+            devices or silos or 0,
+            smallest_cohort=smallest_cohort,
+            round_seconds=round_seconds,
+            keep_sealed=keep_sealed,
+            progress=progress,
+        )
+    typer.echo(
+        json.dumps({"folder": str(folder), **asdict(federation)})
+        if as_json
+        else f"{folder}: {federation.vaults} vaults, {federation.users} users; next: apes federation up {folder}"
+    )
+
+
+@federation_app.command("invite")
+@says_what_went_wrong
+@with_plan_options
+def invite_command(
+    choices: dict[str, Any],
+    folder: Folder,
+    shuffler: Annotated[str, typer.Option(help="HOST:PORT of the shuffler.")],
+    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
+    nodes: Annotated[int, typer.Option(help="SuperNodes to wait for before the first round.")],
+    smallest_cohort: Annotated[int, typer.Option(help="Fewest reports that the shuffler releases.")],
+    smallest_budget: Annotated[float, typer.Option(help="Smallest local budget taken.")],
+    largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the files of the public test set.")] = None,
+    round_seconds: Annotated[float, typer.Option(help="How long a round waits for reports.")] = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Make the folders of shuffler, SuperLink and analyzer, and an invitation, for a federation on several hosts."""
+    from apes.federation.parties import Range, Servers, invite, new_folder
+    from apes.federation.terms import Terms
+    from apes.training.analysis import TestSet
+    from apes.wire.envelope import RUN_BYTES
+
+    plan = make_plan(choices, None)
+    dataset = display.dataset(plan, data_dir)
+    servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
+    admits, run = Range(smallest_budget, largest_budget, smallest_cohort), secrets.token_hex(RUN_BYTES)
+    terms = Terms(plan, dataset.train_images.shape[1], dataset.classes)
+    with new_folder(folder) as part:
+        invite(part, terms, run, TestSet(dataset.test_images, dataset.test_labels), servers, admits)
+    invitation = folder / "invitation"
+    typer.echo(json.dumps({"folder": str(folder), "run": run}) if as_json else f"hand out {invitation}")
+
+
+@federation_app.command("join")
+@says_what_went_wrong
+def join_command(
+    folder: Folder,
+    invitation: Annotated[Path, typer.Option(help="Folder with the invitation.")],
+    data: Annotated[Path, typer.Option(help="NumPy archive: features, labels, offsets, budgets[, allowances].")],
+    node_port: Annotated[int, typer.Option(help="Local port for the SuperNode.")] = 9094,
+    as_json: Json = False,
+) -> None:
+    """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
+    from apes.federation.parties import CARD, join, new_folder
+    from apes.federation.vault.folder import read_arrays
+
+    arrays = read_arrays(data)
+    with new_folder(folder) as part:
+        card = join(part, invitation, arrays, node_port)
+    text = f"{len(card.senders)} users; hand over {folder / CARD}"
+    typer.echo(json.dumps({"folder": str(folder), **asdict(card)}) if as_json else text)
+
+
+@federation_app.command("admit")
+@says_what_went_wrong
+def admit_command(
+    folder: Folder,
+    cards: Annotated[list[Path], typer.Argument(help="The cards of all who take part.")],
+    as_json: Json = False,
+) -> None:
+    """Write the shuffler's policy: exactly these cards' users may report."""
+    from apes.federation.parties import Card, admit
+    from apes.storage.settings import read_settings
+
+    policy = admit(folder, [read_settings(card, Card) for card in cards])
+    said = {"plan": policy.plan, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
+    typer.echo(json.dumps(said) if as_json else f"{said['users']} users admitted to {folder}")
+
+
+@federation_app.command("spent")
+@says_what_went_wrong
+def spent_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of a device or silo.")], as_json: Json = False
+) -> None:
+    """Show what each user of a vault has spent, and how many rounds are left; the vault may be running."""
+    from apes.federation.vault.account import read_accounts
+
+    accounts = [asdict(account) for account in read_accounts(folder)]
+    display.spent(accounts)
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder), "users": accounts}))
+
+
+@federation_app.command("up")
+@says_what_went_wrong
+def up_command(folder: Folder, as_json: Json = False) -> None:
+    """Start shuffler, SuperLink, SuperNodes and vaults, train, and stop them again; goes on where it stopped."""
+    from apes.federation.trial.trial import Trial
+
+    trial = Trial(folder)
+    began = time.perf_counter()
+    if not trial.summary.exists():
+        trial.down()
+        try:
+            with display.working() as tell:
+                tell("starting shuffler, SuperLink and vaults")
+                trial.start(["shuffler", "superlink", *trial.vaults])
+                tell("registering SuperNodes")
+                trial.register_nodes()
+                tell("starting SuperNodes")
+                trial.start(trial.nodes)
+                tell("starting the analyzer")
+                run = trial.submit()
+            with display.training_rounds("federation", trial.federation.rounds, len(trial.metrics())) as show:
+                trial.watch(run, show)
+        finally:
+            trial.down()
+    summary = json.loads(trial.summary.read_text())
+    summary["seconds"] = time.perf_counter() - began
+    display.federation(summary)
+    if as_json:
+        typer.echo(json.dumps(summary))
+
+
+@federation_app.command("down")
+@says_what_went_wrong
+def down_command(folder: Folder, as_json: Json = False) -> None:
+    """Stop what `up` started and left running."""
+    from apes.federation.trial.trial import Trial
+
+    stopped = Trial(folder).down()
+    typer.echo(
+        json.dumps({"stopped": stopped}) if as_json else f"stopped: {', '.join(stopped) or 'nothing was running'}"
+    )
+
+
+def _address(name: str, value: str) -> tuple[str, int]:
+    host, separator, port = value.rpartition(":")
+    if not separator or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise ParameterError(f"{name} must be HOST:PORT with a port in [1, 65535], got {value!r}")
+    return host, int(port)

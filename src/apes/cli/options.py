@@ -1,0 +1,86 @@
+"""Command-line options made from the plan's fields, so that the two cannot drift apart."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, asdict, fields
+from typing import Annotated, Any
+
+import typer
+
+from apes.data import NAMES
+from apes.errors import ParameterError
+from apes.terms.frameworks import FRAMEWORKS
+from apes.terms.plan import Plan
+
+_HELP = {
+    "framework": f"One of {', '.join(FRAMEWORKS)}.",
+    "budgets": "Local budgets: uniform1 .. mixgauss3, constant:E, grid:LOW:HIGH, file:PATH[:COLUMN].",
+    "users": "Number of users.",
+    "rounds": "Rounds of training; everybody takes part in each.",
+    "clip": "Bound C of every coordinate of an update.",
+    "levels": "Levels of a coded report, 2 to 256 (default 256), or 'continuous'.",
+    "data": f"Data set: {', '.join(NAMES)}.",
+    "split": "How images are spread over users: iid, label, dirichlet:ALPHA.",
+    "normalise": "pixels (in [0, 1]) or unit-norm (every image of L2 norm 1).",
+    "update": "gradient (Algorithm 1) or fedprox (difference after local steps).",
+    "local_epochs": "FedProx: local steps (default 10).",
+    "local_learning_rate": "FedProx: local step size (default 1).",
+    "mu": "FedProx: weight of the proximal term (default 0.01).",
+    "learning_rate": "The server's step (default: as large as the noise allows, at most 4; FedProx at most 1).",
+    "momentum": "Running mean of the estimates, 0 to 0.999 (default 0.8; FedProx 0).",
+    "decay": "Step decay: alpha / (1 + decay t) (default 0).",
+    "averaging": "Hand out the average of models with weights t^a (default 0: the last model).",
+    "calibration": "inverse (the paper's) or likelihood (default: whichever suits the noise).",
+    "sparsifier": "S-APES: top-b, random-b, threshold, top-b-first (default: the framework's own).",
+    "keep": "S-APES: fraction of coordinates kept (default 0.2; chosen first 0.05).",
+    "delta": "Delta of the certified central guarantee (default 1 / 10 n).",
+    "target_epsilon": "Stop before the round after which the certified central epsilon would exceed this.",
+    "seed": "Seed of the simulation.",
+}
+_TYPES = {"int": int, "float": float, "str": str}
+
+
+def with_plan_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one option for each field of the plan.
+
+    The command is called with ``choices``, the options that were given, and with its own parameters.
+    """
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "choices"]
+    names = [field.name for field in fields(Plan)]
+
+    def run(**given: Any) -> None:
+        choices = {name: given.pop(name) for name in names}
+        command(choices={name: value for name, value in choices.items() if value is not None}, **given)
+
+    parameters = [_parameter(field) for field in fields(Plan)]
+    parameters += [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__doc__ = command.__doc__
+    run.__name__ = command.__name__
+    return run
+
+
+def make_plan(choices: dict[str, Any], earlier: Plan | None) -> Plan:
+    """The plan of the given choices; with an earlier plan, that one, which they must not contradict."""
+    choices = dict(choices)
+    if str(choices.get("levels", "")).isdigit():
+        choices["levels"] = int(choices["levels"])
+    if earlier is None:
+        return Plan(**choices)
+    for name, value in choices.items():
+        if value != asdict(earlier)[name]:
+            raise ParameterError(f"{name} must be {asdict(earlier)[name]!r} to resume this run, got {value!r}")
+    return earlier
+
+
+def _parameter(field: Field[Any]) -> inspect.Parameter:
+    # Levels are a number or a word; everything else is what its annotation begins with.
+    first = str(getattr(field.type, "__name__", field.type)).split(" |")[0]
+    kind = str if field.name == "levels" else _TYPES[first]
+    text = _HELP[field.name]
+    if field.default is not None and field.default is not MISSING:
+        text += f" (default {field.default})"
+    option = typer.Option(f"--{field.name.replace('_', '-')}", help=text, show_default=False)
+    annotation: Any = Annotated[kind | None, option]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -1,0 +1,55 @@
+"""The command that reproduces the paper."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apes.cli import display
+from apes.cli.shared import Json, says_what_went_wrong
+from apes.data import NAMES
+from apes.errors import ParameterError
+from apes.paper import EXPERIMENTS
+from apes.paper.page import write_page
+from apes.paper.parts import Workshop
+from apes.paper.report import write_report
+from apes.paper.run import seconds, work, write
+from apes.paper.setting import full, quick
+
+
+@says_what_went_wrong
+def reproduce_command(
+    what: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, or all.")],
+    data: Annotated[str, typer.Option(help=f"Data set: {', '.join(NAMES)}.")] = "digits",
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the data set's files.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results; what is there already is not run again.")] = Path(
+        "results"
+    ),
+    is_quick: Annotated[bool, typer.Option("--quick", help="A coarse version, everything in two minutes.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Write a Markdown page of the results, too.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a table or figure of the paper anew: result, picture, and a report with the paper's figures beside ours."""
+    if what != "all" and what not in EXPERIMENTS:
+        raise ParameterError(f"what must be one of {', '.join(EXPERIMENTS)} or all; got {what!r}")
+    if data not in NAMES:
+        raise ParameterError(f"data must be one of {', '.join(NAMES)}; got {data!r}")
+    setting = quick(data) if is_quick else full(data)
+    chosen = list(EXPERIMENTS.values()) if what == "all" else [EXPERIMENTS[what]]
+    workshop = Workshop(out, data_dir)
+    workshop.dataset(data, "pixels")
+    began = time.perf_counter()
+    with display.shares("reproducing") as progress:
+        work(chosen, setting, workshop, progress)
+    options = f"--data {data}{' --data-dir DIR' if data_dir else ''}{' --quick' if is_quick else ''}"
+    results = {e.name: write(e, setting, workshop, out, f"apes reproduce {e.name} {options}") for e in chosen}
+    report = write_report(results, out)
+    if page is not None:
+        write_page(results, out, page, seconds(chosen, setting, workshop))
+    took = time.perf_counter() - began
+    if as_json:
+        typer.echo(json.dumps({"report": str(report), "seconds": took, "results": results}))
+    else:
+        typer.echo(f"{report} ({len(results)} of the paper's tables and figures, {took:.0f} s)")

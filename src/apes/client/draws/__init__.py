@@ -1,0 +1,1 @@
+"""Compiled loops of the client: draws of reports, choices of coordinates."""

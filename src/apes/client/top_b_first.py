@@ -1,0 +1,103 @@
+"""Choice before perturbation: a user keeps the b largest coordinates of the update and sets the others to zero.
+
+Everything is perturbed afterwards, zeros included, so what leaves is an APES report of all d coordinates. Two updates
+of a user then differ in at most 2 b coordinates, whatever the data (docs/proofs.md, 10 and 11).
+
+The choice looks at data, and how long a device takes can be seen. So it takes the same steps whatever the data: the
+b-th largest size is built bit by bit, each bit from a count over all coordinates.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.checks import whole
+from apes.errors import ParameterError
+from apes.mathematics.compiled import compiled
+from apes.models.updates import PreparedUpdate, Updater
+from apes.population import UserBlock
+
+# Without its sign, a float32 number's bits order as the number does.
+_SIZE = np.uint32(0x7FFFFFFF)
+_BITS = 31
+
+
+@dataclass(frozen=True)
+class LargestCoordinates:
+    """Another updater's updates, with all but b coordinates of every user set to zero.
+
+    Args:
+        updater: Whose updates.
+        b: How many coordinates a user keeps, at least 1.
+
+    Guarantee:
+        At most b coordinates of every user's update are not zero, whatever data and model are, NaN and infinities
+        included.
+    """
+
+    updater: Updater
+    b: int
+
+    def __post_init__(self) -> None:
+        whole("b", self.b, 1)
+
+    def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
+        """Prepare the updates of a block of users at the model ``weights`` (classes, features + 1)."""
+        if self.b > weights.size:
+            raise ParameterError(f"b must be in [1, {weights.size}], the number of coordinates; got {self.b}")
+        return _Largest(self.updater.prepare(weights, block), self.b, (block.budgets.size, weights.size))
+
+
+class _Largest:
+    """Sparse updates of a block; the choice needs all coordinates, so asked for a part it keeps them all."""
+
+    def __init__(self, dense: PreparedUpdate, b: int, shape: tuple[int, int]) -> None:
+        self._dense, self._b, self._shape = dense, b, shape
+        self._all: NDArray[np.float32] | None = None
+
+    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+        if (start, stop) == (0, self._shape[1]):
+            return self._sparse(scratch)
+        if self._all is None:
+            self._all = self._sparse(np.empty(self._shape[0] * self._shape[1], dtype=np.float32))
+        return np.ascontiguousarray(self._all[:, start:stop])
+
+    def _sparse(self, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+        updates = self._dense.coordinates(0, self._shape[1], scratch)
+        keep_largest_coordinates(updates.view(np.uint32), self._b)
+        return updates
+
+
+@compiled
+def keep_largest_coordinates(updates: NDArray[np.uint32], b: int) -> None:
+    """Set all but b entries of every row to zero: those of largest size stay, the first ones of equal size.
+
+    Args:
+        updates: The bits of float32 numbers (users x coordinates), changed in place.
+        b: How many stay, in [1, coordinates].
+    """
+    for u in range(updates.shape[0]):
+        row = updates[u]
+        cut = np.uint32(0)
+        for bit in range(_BITS - 1, -1, -1):
+            candidate = np.uint32(cut | np.uint32(np.uint32(1) << np.uint32(bit)))
+            cut = candidate if _at_least(row, candidate) >= b else cut
+        # Fewer than b are larger than the cut; of those that equal it the first ones fill up.
+        room = np.int64(b) - _at_least(row, np.uint32(cut + np.uint32(1)))
+        for i in range(np.uint64(row.size)):
+            size = np.uint32(row[i] & _SIZE)
+            tie = np.int64((size == cut) & (room > 0))
+            keep = (size > cut) | (tie > 0)
+            row[i] = np.uint32(row[i] * np.uint32(keep))
+            room -= tie
+
+
+@compiled
+def _at_least(row: NDArray[np.uint32], size: np.uint32) -> np.int64:
+    """How many entries have at least this size."""
+    count = np.uint32(0)
+    for i in range(np.uint64(row.size)):
+        # Kept to 32 bits, so that eight are counted at a time.
+        count = np.uint32(count + np.uint32(np.uint32(row[i] & _SIZE) >= size))
+    return np.int64(count)

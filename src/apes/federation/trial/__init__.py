@@ -1,0 +1,1 @@
+"""A federation on one machine: folders, scripts, processes."""

@@ -1,0 +1,1 @@
+"""The users' own process: data, budgets, keys, ledger."""

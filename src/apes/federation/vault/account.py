@@ -1,0 +1,71 @@
+"""What a vault's users have spent and may still spend; for their owner, beside a vault that runs."""
+
+import math
+import sys
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from apes.federation.terms import Terms
+from apes.federation.vault.folder import VAULT, VaultSettings, read_holdings
+from apes.federation.vault.ledger import local_epsilon, read_spending
+from apes.storage.settings import read_settings
+
+
+@dataclass(frozen=True)
+class UserAccount:
+    """One user's account with the vault; every epsilon is local, in nats, and holds whoever reads the reports.
+
+    Attributes:
+        budget: The user's budget, a coordinate and round.
+        rounds: Rounds that were answered, of all runs.
+        spent: What they cost, over all coordinates.
+        allowance: What the user grants in all; None if it has no limit.
+        rounds_left: Rounds that the vault will still answer for the user; None if they have no limit.
+    """
+
+    budget: float
+    rounds: int
+    spent: float
+    allowance: float | None
+    rounds_left: int | None
+
+
+def read_accounts(folder: Path) -> list[UserAccount]:
+    """Read the accounts of a vault's users; nothing is changed, and the vault may be running.
+
+    Args:
+        folder: Folder of a device or silo.
+
+    Raises:
+        DataError: If something is missing or damaged.
+    """
+    settings = read_settings(folder / VAULT, VaultSettings)
+    terms = Terms.read(folder / settings.terms)
+    holdings = read_holdings(folder / settings.data, folder / settings.keys, terms)
+    budgets = holdings.population.budgets.tolist()
+    accounts = []
+    for budget, allowance, rounds in zip(
+        budgets, holdings.allowances.tolist(), read_spending(folder / settings.ledger, len(budgets)), strict=True
+    ):
+        granted = allowance if math.isfinite(allowance) else None
+        left = None if granted is None else rounds_left(rounds, terms.coordinates_from_data * budget, granted)
+        accounts.append(UserAccount(budget, rounds.total(), local_epsilon(rounds), granted, left))
+    return accounts
+
+
+def rounds_left(spent: Mapping[float, int], cost: float, allowance: float) -> int:
+    """How many more rounds at this cost fit into an allowance, by the sum that the vault itself forms.
+
+    Args:
+        spent: Rounds so far, by what one of them cost.
+        cost: What one more costs, in nats, positive.
+        allowance: What may be spent in all, in nats.
+    """
+
+    def after(further: int) -> float:
+        return local_epsilon({**spent, cost: spent.get(cost, 0) + further})
+
+    most = min(allowance / cost + 2, sys.maxsize / 2)
+    return bisect_right(range(1, int(most)), allowance, key=after)

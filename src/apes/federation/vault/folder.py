@@ -1,0 +1,107 @@
+"""A vault from its folder: settings, accepted terms, data, keys."""
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from numpy.typing import NDArray
+
+from apes.checks import hex_names
+from apes.errors import DataError, ParameterError
+from apes.federation.terms import Terms
+from apes.federation.vault.ledger import VaultLedger
+from apes.federation.vault.socket import VaultSocket
+from apes.federation.vault.vault import Holdings, Vault
+from apes.population import InMemoryPopulation
+from apes.storage.settings import read_settings
+from apes.wire.envelope import RUN_BYTES
+
+KEY_BYTES = 32
+VAULT = "vault.json"
+"""Name of a vault's settings in the folder of a device or silo."""
+
+
+@dataclass(frozen=True)
+class VaultSettings:
+    """Settings of a vault; paths are relative to their file's folder.
+
+    Attributes:
+        runs: Runs that the owner accepted, in hexadecimal.
+        shuffler_key: X25519 public key that reports are sealed to, 64 hexadecimal digits.
+        terms: File with the accepted terms.
+        data: NumPy archive with ``features``, ``labels``, ``offsets``, ``budgets`` and ``allowances``.
+        keys: File with the users' signing keys, 32 bytes each.
+        ledger: The ledger's database.
+        socket: The socket that a courier asks at.
+        socket_mode: Its permissions, in octal.
+    """
+
+    runs: tuple[str, ...]
+    shuffler_key: str
+    terms: str = "terms.json"
+    data: str = "data.npz"
+    keys: str = "keys.bin"
+    ledger: str = "ledger.sqlite"
+    socket: str = "vault.sock"
+    socket_mode: str = "600"
+
+    def __post_init__(self) -> None:
+        hex_names("runs", self.runs, RUN_BYTES)
+        hex_names("shuffler_key", (self.shuffler_key,), KEY_BYTES)
+        if len(self.socket_mode) != 3 or not set(self.socket_mode) <= set("01234567"):
+            raise ParameterError(f"socket_mode must be three octal digits, got {self.socket_mode!r}")
+
+
+def open_vault(file: Path) -> VaultSocket:
+    """Open the vault that a settings file describes, ready to serve.
+
+    Raises:
+        DataError: If something is missing, damaged or does not fit the terms.
+    """
+    settings, folder = read_settings(file, VaultSettings), file.parent
+    terms = Terms.read(folder / settings.terms)
+    holdings = read_holdings(folder / settings.data, folder / settings.keys, terms)
+    shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
+    ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size)
+    vault = Vault(terms, settings.runs, holdings, shuffler, ledger)
+    return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
+
+
+def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
+    """Read what a vault guards, checked against the terms."""
+    arrays = read_arrays(data)
+    if "allowances" not in arrays:
+        raise DataError(f"{data} cannot be read: it holds no allowances")
+    try:
+        secrets = keys.read_bytes()
+    except OSError as error:
+        raise DataError(f"{keys} cannot be read: {error}") from None
+    try:
+        population = InMemoryPopulation(arrays["features"], arrays["labels"], arrays["offsets"], arrays["budgets"])
+    except ParameterError as error:
+        raise DataError(f"{data}: {error}") from None
+    if arrays["features"].shape[1] != terms.features or int(arrays["labels"].max()) >= terms.classes:
+        raise DataError(f"{data} must have {terms.features} features and labels below {terms.classes}")
+    pieces = [secrets[start : start + KEY_BYTES] for start in range(0, len(secrets), KEY_BYTES)]
+    if any(len(piece) != KEY_BYTES for piece in pieces):
+        raise DataError(f"{keys} must hold {KEY_BYTES} bytes a user, got {len(secrets)}")
+    signing = [Ed25519PrivateKey.from_private_bytes(piece) for piece in pieces]
+    return Holdings(population, signing, np.asarray(arrays["allowances"], dtype=np.float64))
+
+
+def read_arrays(data: Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a vault's users: ``features``, ``labels``, ``offsets``, ``budgets``, perhaps ``allowances``.
+
+    Raises:
+        DataError: If the file is not such an archive.
+    """
+    try:
+        with data.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in ("features", "labels", "offsets", "budgets")}
+            return arrays | ({"allowances": stored["allowances"]} if "allowances" in stored else {})
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"{data} cannot be read: {error}") from None

@@ -1,0 +1,121 @@
+"""How a courier asks a vault: one request a connection, over a Unix socket.
+
+A request is two frames (`apes.wire.frames`): a JSON object with exactly ``version``, ``run``, ``round`` and ``plan``,
+and the weights. The answer is the byte 0 and framed sealed reports, or the byte 1 and one word of `Refusal`.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import struct
+import time
+from pathlib import Path
+
+from apes.errors import DataError
+from apes.federation.vault.vault import Refusal, Refused, Request, Vault
+from apes.storage.json_logs import RareLog, log
+
+VERSION = 1
+_LENGTH = struct.Struct("<I")
+_LARGEST_HEADER = 1024
+# Who asks or takes an answer too slowly is hung up on, so that nobody keeps others from asking.
+_SECONDS_TO_ASK = 30.0
+_SECONDS_TO_TAKE = 300.0
+# A path in a Unix socket's address has at most 107 bytes on Linux.
+_LONGEST_PATH = 103
+
+
+class VaultSocket:
+    """Serves a vault on a Unix socket until it is closed.
+
+    Args:
+        path: Where the socket goes; what an earlier vault left there is replaced.
+        vault: What answers.
+        largest_weights: Bytes of the weights that the terms foresee; a larger request is not read.
+        mode: Permissions of the socket: who may ask.
+    """
+
+    def __init__(self, path: Path, vault: Vault, largest_weights: int, mode: int = 0o600) -> None:
+        self._vault, self._largest = vault, largest_weights
+        self._refused = RareLog("refused")
+        self._listener = _listen(path, mode)
+
+    def serve(self) -> None:
+        """Answer one request after another, for ever."""
+        while True:
+            connection, _ = self._listener.accept()
+            with connection:
+                with contextlib.suppress(OSError):
+                    self._serve_one(connection)
+
+    def _serve_one(self, connection: socket.socket) -> None:
+        try:
+            request = self._read(connection)
+            answer = self._vault.answer(request)
+        except Refused as refused:
+            self._refused.count(refused.reason.value)
+            connection.sendall(b"\x01" + refused.reason.value.encode())
+        except OSError:
+            raise
+        # Whatever else goes wrong inside may depend on the data, so not a word of it leaves.
+        except Exception as error:
+            log("internal", kind=type(error).__name__)
+            self._refused.count(Refusal.INTERNAL.value)
+            connection.sendall(b"\x01" + Refusal.INTERNAL.value.encode())
+        else:
+            log("answered", run=request.run, round=request.round)
+            connection.settimeout(_SECONDS_TO_TAKE)
+            connection.sendall(b"\x00" + answer)
+
+    def _read(self, connection: socket.socket) -> Request:
+        end = time.monotonic() + _SECONDS_TO_ASK
+        header = _read_frame(connection, _LARGEST_HEADER, end)
+        weights = _read_frame(connection, self._largest, end)
+        try:
+            fields = json.loads(header)
+            version, run, number, plan = (fields.pop(name) for name in ("version", "run", "round", "plan"))
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+            raise Refused(Refusal.REQUEST) from None
+        known = type(version) is int and type(number) is int and type(run) is str and type(plan) is str
+        if fields or not known or version != VERSION:
+            raise Refused(Refusal.REQUEST)
+        return Request(run, number, plan, weights)
+
+
+def _listen(path: Path, mode: int) -> socket.socket:
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise DataError(f"the socket's path is longer than {_LONGEST_PATH} bytes, choose a shorter folder: {path}")
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise DataError(f"{path} is there already and is not a socket; move it away")
+        path.unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Nobody may connect between bind and chmod.
+    before = os.umask(0o777)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    path.chmod(mode)
+    listener.listen(16)
+    return listener
+
+
+def _read_frame(connection: socket.socket, largest: int, end: float) -> bytes:
+    (length,) = _LENGTH.unpack(_read_exactly(connection, _LENGTH.size, end))
+    if length > largest:
+        raise Refused(Refusal.REQUEST)
+    return _read_exactly(connection, length, end)
+
+
+def _read_exactly(connection: socket.socket, size: int, end: float) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        connection.settimeout(max(end - time.monotonic(), 1e-3))
+        piece = connection.recv(min(size - len(data), 1 << 20))
+        if not piece:
+            raise Refused(Refusal.REQUEST)
+        data += piece
+    return bytes(data)

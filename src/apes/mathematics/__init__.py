@@ -1,0 +1,1 @@
+"""Laws, levels, exact integers, searches, randomness: what every room stands on. Sees no data."""

@@ -1,0 +1,109 @@
+"""Random sources: a counter-based one for simulation, the operating system's for devices.
+
+Simulation uses Philox4x32-10 (Salmon et al., SC 2011), a keyed bijection of 128-bit counters that passes
+BigCrush; the key is the seed, the counter is (index, stage, user, round and purpose). Every draw has an
+address, so no result depends on the order of work, on block sizes or on threads. It is *not*
+cryptographic: a device draws from `SystemSource` instead, which cannot be seeded.
+"""
+
+import os
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from numpy.typing import NDArray
+
+from apes.checks import whole
+from apes.mathematics.compiled import inlined
+
+_MULTIPLIER_0 = np.uint64(0xD2511F53)
+_MULTIPLIER_1 = np.uint64(0xCD9E8D57)
+_KEY_STEP_0 = np.uint64(0x9E3779B9)
+_KEY_STEP_1 = np.uint64(0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_ROUNDS = 10
+_PURPOSE_SHIFT = 24
+_KEY_BYTES = 32
+
+
+class Purpose(IntEnum):
+    """What a stream of random numbers is for; streams of different purposes never meet."""
+
+    REPORT = 0
+    PADDING = 1
+    CHOICE = 2
+    SHUFFLE = 3
+    BUDGETS = 4
+
+
+@inlined
+def philox(
+    c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Philox4x32-10: four 32-bit words, held in 64-bit ones, from a 128-bit counter and a 64-bit key."""
+    for _ in range(_ROUNDS):
+        p0 = _MULTIPLIER_0 * c0
+        p1 = _MULTIPLIER_1 * c2
+        c0, c1, c2, c3 = (p1 >> _HALF) ^ c1 ^ k0, p1 & _LOW, (p0 >> _HALF) ^ c3 ^ k1, p0 & _LOW
+        k0 = (k0 + _KEY_STEP_0) & _LOW
+        k1 = (k1 + _KEY_STEP_1) & _LOW
+    return c0, c1, c2, c3
+
+
+@dataclass(frozen=True)
+class SimulationSource:
+    """Seeded randomness of one round of a simulation; reproducible, not cryptographic.
+
+    Args:
+        seed: Key of the generator, in [0, 2^64).
+        round: Which round of training, in [0, 2^24).
+    """
+
+    seed: int
+    round: int = 0
+
+    def __post_init__(self) -> None:
+        whole("seed", self.seed, 0, 2**64 - 1)
+        whole("round", self.round, 0, 2**_PURPOSE_SHIFT - 1)
+
+    @property
+    def key(self) -> tuple[np.uint64, np.uint64]:
+        """The two 32-bit words of Philox's key."""
+        return np.uint64(self.seed & 0xFFFFFFFF), np.uint64(self.seed >> 32)
+
+    def stream(self, purpose: Purpose) -> np.uint64:
+        """The fourth word of the counter: the round, and what the numbers are for."""
+        return np.uint64(self.round | (int(purpose) << _PURPOSE_SHIFT))
+
+    def generator(self, purpose: Purpose, index: int = 0) -> np.random.Generator:
+        """A NumPy generator of its own for (seed, round, purpose, index)."""
+        entropy = [self.seed, self.round, int(purpose), index]
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
+
+
+@dataclass(frozen=True)
+class SystemSource:
+    """The operating system's cryptographic randomness, for devices. There is nothing to seed.
+
+    Every array is AES-256 in counter mode under a key that the operating system draws for it alone and that is
+    forgotten at once: as hard to foresee as the key, and several times faster than asking the system for every byte.
+    """
+
+    def words(self, *shape: int) -> NDArray[np.uint64]:
+        """Return an array of independent uniform 64-bit words."""
+        return np.frombuffer(_expanded(8 * int(np.prod(shape))), dtype=np.uint64).reshape(shape)
+
+    def bytes(self, *shape: int) -> NDArray[np.uint8]:
+        """Return an array of independent uniform bytes."""
+        return np.frombuffer(_expanded(int(np.prod(shape))), dtype=np.uint8).reshape(shape)
+
+
+def _expanded(size: int) -> bytes:
+    """Return ``size`` bytes that nobody can foresee."""
+    key = os.urandom(_KEY_BYTES)
+    # The key is used once, so the counter may start at 0; 2^128 blocks are not reached.
+    return Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(size))

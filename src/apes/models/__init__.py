@@ -1,0 +1,1 @@
+"""What is trained: the model protocol, and logistic regression with its compiled loops."""

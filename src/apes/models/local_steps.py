@@ -1,0 +1,206 @@
+"""Compiled local steps of logistic regression, in the coefficients of a user's rows.
+
+A step sees the rows only through their scores at the global model and their Gram matrix. Only a user with very many
+rows goes through the local weights instead.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.mathematics.compiled import compiled, compiled_reordering
+from apes.mathematics.elementary import exp_negative
+
+# Rows of a user up to which the Gram matrix takes less time than the local weights: the break-even for ten classes and
+# ten steps. It also bounds the matrix's memory.
+_GRAM_ROWS = 400
+
+
+@compiled_reordering
+def local_coefficients(
+    weights: NDArray[np.float32],
+    features: NDArray[np.float32],
+    labels: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    epochs: int,
+    learning_rate: float,
+    mu: float,
+    out: NDArray[np.float32],
+) -> None:
+    """Coefficients of (w_global - w_local) in each user's rows after ``epochs`` full-batch steps.
+
+    With w_local = w_global - sum_i a_i (x_i, 1)^T, a step of rate r on the mean loss and the proximal term is
+    a <- (1 - r mu) a + (r / m) (softmax(z) - one-hot), z_i = z_i(w_global) - sum_k <(x_i, 1), (x_k, 1)> a_k.
+    """
+    rate, shrink = np.float32(learning_rate), np.float32(1 - learning_rate * mu)
+    most = np.diff(offsets).max()
+    scores = np.empty((most, weights.shape[0]), dtype=np.float32)
+    steps = np.empty_like(scores)
+    products = np.empty((min(most, _GRAM_ROWS), min(most, _GRAM_ROWS)), dtype=np.float32)
+    local = np.empty_like(weights)
+    for user in range(offsets.size - 1):
+        rows, a = features[offsets[user] : offsets[user + 1]], out[offsets[user] : offsets[user + 1]]
+        m = rows.shape[0]
+        start, residuals, gram = scores[:m], steps[:m], products[:m]
+        _logits(rows, weights, start)
+        if epochs > 1 and m <= _GRAM_ROWS:
+            _fill_gram(rows, gram)
+        a[:] = np.float32(0)
+        for epoch in range(epochs):
+            if epoch == 0:
+                residuals[:] = start
+            elif m <= _GRAM_ROWS:
+                _move_logits(start, gram, a, residuals)
+            else:
+                _local_weights(weights, rows, a, local)
+                _logits(rows, local, residuals)
+            _softmax_residuals(residuals, labels[offsets[user] : offsets[user + 1]])
+            _step(a, residuals, shrink, rate / np.float32(m))
+
+
+@compiled_reordering
+def _step(a: NDArray[np.float32], residuals: NDArray[np.float32], shrink: np.float32, rate: np.float32) -> None:
+    """Set a to shrink a + rate residuals."""
+    for i in range(a.shape[0]):
+        for c in range(a.shape[1]):
+            a[i, c] = shrink * a[i, c] + rate * residuals[i, c]
+
+
+@compiled_reordering
+def _fill_gram(rows: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """Inner products of the rows, each lengthened by a 1 for the bias."""
+    for i in range(rows.shape[0]):
+        for k in range(i + 1):
+            x, y = rows[i], rows[k]
+            total = np.float32(1)
+            for p in range(x.size):
+                total += x[p] * y[p]
+            out[i, k] = out[k, i] = total
+
+
+@compiled_reordering
+def _move_logits(
+    start: NDArray[np.float32], gram: NDArray[np.float32], a: NDArray[np.float32], out: NDArray[np.float32]
+) -> None:
+    """Scores at the local model, from those at the global one."""
+    out[:] = start
+    m, classes = np.uint64(out.shape[0]), np.uint64(out.shape[1])
+    for i in range(m):
+        for k in range(m):
+            product = gram[i, k]
+            for c in range(classes):
+                out[i, c] -= product * a[k, c]
+
+
+@compiled_reordering
+def _local_weights(
+    weights: NDArray[np.float32], rows: NDArray[np.float32], a: NDArray[np.float32], out: NDArray[np.float32]
+) -> None:
+    """The local model itself: w_global - sum_i a_i (x_i, 1)^T."""
+    size = rows.shape[1]
+    for c in range(out.shape[0]):
+        _combine(rows, a, c, 0, out[c, :size])
+        out[c, size] = a[:, c].sum()
+        for p in range(size + 1):
+            out[c, p] = weights[c, p] - out[c, p]
+
+
+@compiled_reordering
+def _logits(rows: NDArray[np.float32], weights: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """Scores of every row."""
+    for i in range(rows.shape[0]):
+        _row_logits(rows[i], weights, out[i])
+
+
+@compiled_reordering
+def _row_logits(x: NDArray[np.float32], weights: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """Scores of one row; classes in fives, so that a feature is loaded once for five of them."""
+    classes, size = weights.shape[0], weights.shape[1] - 1
+    for c in range(0, classes - 4, 5):
+        w0, w1, w2, w3, w4 = weights[c], weights[c + 1], weights[c + 2], weights[c + 3], weights[c + 4]
+        t0 = t1 = t2 = t3 = t4 = np.float32(0)
+        for p in range(size):
+            t0 += x[p] * w0[p]
+            t1 += x[p] * w1[p]
+            t2 += x[p] * w2[p]
+            t3 += x[p] * w3[p]
+            t4 += x[p] * w4[p]
+        out[c], out[c + 1], out[c + 2], out[c + 3], out[c + 4] = t0, t1, t2, t3, t4
+    for c in range(classes - classes % 5, classes):
+        w = weights[c]
+        t = np.float32(0)
+        for p in range(size):
+            t += x[p] * w[p]
+        out[c] = t
+    for c in range(classes):
+        out[c] += weights[c, size]
+
+
+@compiled
+def _softmax_residuals(logits: NDArray[np.float32], labels: NDArray[np.uint8]) -> None:
+    """Replace every row of logits by softmax(logits) - one-hot(label).
+
+    Exponentials are taken in one loop over all rows: a row is too short to fill vector instructions.
+    """
+    m, classes = np.uint64(logits.shape[0]), np.uint64(logits.shape[1])
+    for i in range(m):
+        top = logits[i, 0]
+        for c in range(classes):
+            top = max(top, logits[i, c])
+        for c in range(classes):
+            logits[i, c] -= top
+    flat = logits.reshape(logits.size)
+    for p in range(np.uint64(flat.size)):
+        flat[p] = exp_negative(flat[p])
+    for i in range(m):
+        total = np.float32(0)
+        for c in range(classes):
+            total += logits[i, c]
+        for c in range(classes):
+            logits[i, c] /= total
+        logits[i, labels[i]] -= np.float32(1)
+
+
+@compiled_reordering
+def write_out(
+    features: NDArray[np.float32],
+    coefficients: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    start: int,
+    out: NDArray[np.float32],
+) -> None:
+    """Write coordinates start .. start + width - 1 of every user's combination of rows into ``out``."""
+    size = features.shape[1]
+    stop = start + out.shape[1]
+    for user in range(offsets.size - 1):
+        rows = features[offsets[user] : offsets[user + 1]]
+        own = coefficients[offsets[user] : offsets[user + 1]]
+        coordinate = start
+        while coordinate < stop:
+            c = coordinate // (size + 1)
+            bias = c * (size + 1) + size
+            low = coordinate - c * (size + 1)
+            _combine(rows, own, c, low, out[user, coordinate - start : min(stop, bias) - start])
+            if bias < stop:
+                total = np.float32(0)
+                for i in range(own.shape[0]):
+                    total += own[i, c]
+                out[user, bias - start] = total
+            coordinate = bias + 1
+
+
+@compiled_reordering
+def _combine(
+    rows: NDArray[np.float32], coefficients: NDArray[np.float32], c: int, low: int, out: NDArray[np.float32]
+) -> None:
+    """Write sum_i a_i x_i; rows in threes, so that the sum is loaded and stored a third as often."""
+    m, high = rows.shape[0], low + out.size
+    out[:] = np.float32(0)
+    for i in range(0, m - 2, 3):
+        a0, a1, a2 = coefficients[i, c], coefficients[i + 1, c], coefficients[i + 2, c]
+        x0, x1, x2 = rows[i, low:high], rows[i + 1, low:high], rows[i + 2, low:high]
+        for p in range(out.size):
+            out[p] += a0 * x0[p] + a1 * x1[p] + a2 * x2[p]
+    for i in range(m - m % 3, m):
+        a, x = coefficients[i, c], rows[i, low:high]
+        for p in range(out.size):
+            out[p] += a * x[p]

@@ -1,0 +1,17 @@
+"""The paper, reproduced: every table and figure, one command each."""
+
+from apes.paper.amplification import FIG2A, FIG5, FIG6
+from apes.paper.experiment import Experiment
+from apes.paper.fig2b import FIG2B
+from apes.paper.fig4 import FIG4
+from apes.paper.moments import FIG7, FIG8
+from apes.paper.sweeps import FIG3A, FIG3B
+from apes.paper.table3 import TABLE3
+from apes.paper.table4 import TABLE4
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (TABLE3, TABLE4, FIG2A, FIG2B, FIG3A, FIG3B, FIG4, FIG5, FIG6, FIG7, FIG8)
+}
+
+__all__ = ["EXPERIMENTS", "Experiment"]

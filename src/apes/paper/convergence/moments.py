@@ -1,0 +1,162 @@
+"""What the Clip-Laplace law does to a mean gradient: exact moments of a report, and the error of its calibration.
+
+Letters: C clip, G reach (the largest coordinate of any user's gradient), lam = 2 C / epsilon, m_i(g) the mean report of
+user i on input g, M the mean of m_i over the users; the calibrator reads the gradient off M. Proofs of what is used
+here: docs/convergence.md, section 2.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammainc
+
+from apes.checks import positive, positive_array, within
+from apes.errors import RegimeError
+from apes.mathematics.laws import ClipLaplace
+
+Array = NDArray[np.float64]
+# Points on [0, G] at which variances are taken; what may happen between them is added.
+_GRID = 65
+# Below this slope of the calibration curve (budgets of about 1e-29) its powers leave the range of float64.
+_SMALLEST_CHORD = 1e-30
+
+
+class ReportMoments(NamedTuple):
+    """Moments of one report z on input g, in units of clip and of its square.
+
+    Attributes:
+        bias: E[z] - g.
+        variance: Var z.
+        second: E[(z - g)^2] = variance + bias^2.
+    """
+
+    bias: Array
+    variance: Array
+    second: Array
+
+
+def report_moments(location: ArrayLike, epsilon: ArrayLike, clip: float) -> ReportMoments:
+    """Return the moments of a Clip-Laplace report, in closed form (`apes.mathematics.laws.ClipLaplace`).
+
+    At the ends, g = +-C, with x = 1 / (exp(epsilon) - 1): bias = -+(lam - 2 C x), variance = lam^2 - 4 C^2 x (1 + x),
+    second = 2 lam^2 - (4 C^2 + 4 lam C) x; the last is the largest over g.
+
+    Args:
+        location: g in [-clip, clip]; scalar or array.
+        epsilon: Local budget per coordinate, nats, in (0, inf); scalar or array.
+        clip: C, in (0, inf).
+
+    Raises:
+        ParameterError: If a parameter is out of range.
+
+    >>> [round(float(part), 6) for part in report_moments(0.1, 1.0, 0.1)]
+    [-0.083605, 0.003173, 0.010163]
+    """
+    law = ClipLaplace(np.asarray(location, dtype=np.float64), np.asarray(epsilon, dtype=np.float64), clip)
+    bias, variance = law.mean() - law.location, law.var()
+    return ReportMoments(bias, variance, variance + bias**2)
+
+
+def report_slope(location: ArrayLike, epsilon: ArrayLike, clip: float) -> Array:
+    """Return m'(g), how fast the mean report moves with the input; arguments as for `report_moments`.
+
+    m'(g) = Cov(z, sign(z - g)) / lam. With l = (C + g) / lam, r = (C - g) / lam, L = 1 - exp(-l), R = 1 - exp(-r) and
+    P2 the incomplete gamma function this is 2 (R P2(l) + L P2(r)) / (L + R)^2. It is even, falls with |g|, starts at
+    1 - a / (exp(a) - 1), a = epsilon / 2, and is exactly 0 at the clip.
+    """
+    law = ClipLaplace(np.asarray(location, dtype=np.float64), np.asarray(epsilon, dtype=np.float64), clip)
+    left, right = (law.clip + law.location) / law.scale, (law.clip - law.location) / law.scale
+    mass_left, mass_right = -np.expm1(-left), -np.expm1(-right)
+    crossed = mass_right * gammainc(2, left) + mass_left * gammainc(2, right)
+    return np.asarray(2 * crossed / (mass_left + mass_right) ** 2)
+
+
+@dataclass(frozen=True)
+class CalibrationError:
+    """What bounds the error of a calibrated coordinate while every user's gradient is in [-G, G].
+
+    With D = (mean report) - M(mean gradient): E[D^2] <= variance / users + offset^2, |E D| <= offset, where
+    offset = mismatch * (root mean square distance of the users' coordinates from their mean). The estimate is off by
+    at most |D| / chord, and its mean by at most (|E D| + bend E[D^2]) / slope.
+
+    Attributes:
+        users: n.
+        clip: C.
+        reach: G, in (0, C).
+        variance: Mean over the users of the largest variance of a report, in squared units of clip.
+        chord: Smallest slope of a chord of M from [-G, G] to [-C, C].
+        slope: Smallest slope of M on [-G, G].
+        mismatch: How far the users' m_i are from one common straight line: root mean square of slopes.
+        bend: Weight of E[D^2] in the bias, one over units of clip.
+    """
+
+    users: int
+    clip: float
+    reach: float
+    variance: float
+    chord: float
+    slope: float
+    mismatch: float
+    bend: float
+
+
+def calibration_error(budgets: ArrayLike, clip: float, reach: float) -> CalibrationError:
+    """Return the constants of the paper's calibration for a population of continuous reports.
+
+    Args:
+        budgets: Local budgets of all users, nats per coordinate, each in (0, inf).
+        clip: C, in [1e-30, 1e30].
+        reach: G, largest size of a coordinate of any user's gradient, in (0, clip).
+
+    Raises:
+        ParameterError: If an argument is out of range.
+        RegimeError: If reach is not below clip: the curve is flat at the clip and cannot be inverted there; or if the
+            budgets are too small to tell the curve from a constant.
+    """
+    epsilon = positive_array("budgets", budgets)
+    clip, reach = within("clip", clip, 1e-30, 1e30), positive("reach", reach)
+    if not reach < clip:
+        raise RegimeError(f"reach must be below clip {clip:g}, where the mean report does not move; got {reach:g}")
+    steep, flat = report_slope(0.0, epsilon, clip), report_slope(reach, epsilon, clip)
+    mean_reports = ClipLaplace(np.array([[reach], [clip]]), epsilon, clip).mean().mean(axis=1)
+    chord = float(mean_reports[1] - mean_reports[0]) / (clip - reach)
+    if not chord > _SMALLEST_CHORD:
+        raise RegimeError(f"budgets must move the mean report; its slope is {chord:g} at a mean of {epsilon.mean():g}")
+    middle, half = (steep + flat) / 2, (steep - flat) / 2
+    farthest = np.abs(middle - middle.mean()) + half
+    bend = float(_curvature(epsilon, clip).mean()) / (2 * chord**2) + 1 / (4 * chord * (clip - reach))
+    return CalibrationError(
+        users=epsilon.size,
+        clip=clip,
+        reach=reach,
+        variance=float(_largest_variance(epsilon, clip, reach).mean()),
+        chord=chord,
+        slope=float(flat.mean()),
+        mismatch=float(np.sqrt((farthest**2).mean())),
+        bend=bend,
+    )
+
+
+def _largest_variance(epsilon: Array, clip: float, reach: float) -> Array:
+    """Return an upper bound of Var z over |g| <= G for every budget.
+
+    |d Var / dg| = |Cov((z - E z)^2, sign(z - g))| / lam <= (C + G)^2 / (2 lam), so half a spacing of that is added for
+    what lies between grid points. Also Var <= C^2 / 3, because the law is log-concave on its interval, and
+    Var <= E[(z - g)^2] <= 2 lam^2.
+    """
+    grid = np.linspace(0, reach, _GRID)
+    on_grid = np.zeros_like(epsilon)
+    for location in grid:  # one at a time: a million users times the grid would not fit into memory
+        on_grid = np.maximum(on_grid, ClipLaplace(location, epsilon, clip).var())
+    between = epsilon * (clip + reach) ** 2 / (4 * clip) * (grid[1] / 2)
+    return np.asarray(np.minimum(np.minimum(on_grid + between, clip**2 / 3), 8 * (clip / epsilon) ** 2))
+
+
+def _curvature(epsilon: Array, clip: float) -> Array:
+    """Return an upper bound of |m''| on [-C, C] for every budget: (4 t / (1 - exp(-epsilon)) + rest) / lam."""
+    half = epsilon / 2
+    mean_step = gammainc(2, half) / -np.expm1(-half)
+    rest = np.minimum(epsilon / 12, 0.25)
+    return np.asarray((4 * mean_step / -np.expm1(-epsilon) + rest) * epsilon / (2 * clip))

@@ -1,0 +1,108 @@
+"""Theorem 3 of Liu et al. 2023 as printed, for comparison. published: not a bound; it is exceeded.
+
+docs/convergence.md has the example, and the steps of the proof that fail.
+
+The theorem: E[f(w_T) - f*] <= a1^T gap + (a1^T - 1) / (a1 - 1) (O(a2 C / min e) + O(a3 C^2 / min e^2)). Its Appendix B
+has, in place of the two O terms, a2 sqrt(Q) + a3 Q with Q >= E[(eta_i - eta(gbar))^2] for one coordinate of one user
+after calibration. That is computed here, with Q from the law.
+
+Corrected, because the print cannot be meant: in Q the appendix has 8 C / min e for 8 C^2 / min e and once 2 C^2 for
+8 C^2 (a second moment of -0.409 at C = 0.1, e = 1, where the law has 0.0102); Theorem 3 has the smoothness L in a2, its
+proof the Lipschitz constant l of the loss. Kept, because they are the claim: no factor d, no 1 / n, a1, a2 and a3.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apes.checks import positive, positive_array, whole, within
+from apes.errors import RegimeError
+from apes.paper.convergence.bound import iterate_bound
+from apes.paper.convergence.moments import report_moments
+
+_LARGEST = 1e150
+
+
+class Coefficients(NamedTuple):
+    """The theorem's a1 (a rate), a2 (weight of the noise's root mean square) and a3 (of its mean square)."""
+
+    a1: float
+    a2: float
+    a3: float
+
+
+@dataclass(frozen=True)
+class PublishedAssumptions:
+    """The theorem's assumptions, in its own letters.
+
+    A gradient step s fits them with mu = 1 / s and alpha = L s: then w_i = w - s grad F_i, and grad h_i(w_i) is
+    grad F_i(w_i) - grad F_i(w).
+
+    Args:
+        smoothness: L in (0, inf), of every F_i. The paper also asks that the Hessian be at least L, which with
+            smoothness L leaves only multiples of the identity; mubar = L + mu rests on it.
+        pl: beta in (0, L].
+        lipschitz: l in (0, inf): |grad f| <= l (L2).
+        proximal: mu in (0, inf), weight of the proximal term.
+        inexactness: alpha in [0, inf): |grad h_i(w_i)| <= alpha |grad F_i(w)|. Not the step, for which Algorithm 1 has
+            the same letter.
+        dissimilarity: B in [1, inf).
+    """
+
+    smoothness: float
+    pl: float
+    lipschitz: float
+    proximal: float
+    inexactness: float
+    dissimilarity: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("smoothness", self.smoothness)
+        positive("pl", self.pl, self.smoothness)
+        positive("lipschitz", self.lipschitz)
+        positive("proximal", self.proximal)
+        within("inexactness", self.inexactness, 0, _LARGEST)
+        within("dissimilarity", self.dissimilarity, 1, _LARGEST)
+
+    def coefficients(self) -> Coefficients:
+        """Return a1, a2 and a3 as printed (a2 with l)."""
+        L, beta, mu, alpha, B = self.smoothness, self.pl, self.proximal, self.inexactness, self.dissimilarity
+        mubar = L + mu
+        pull = (alpha * B - 1) / mu + L * B * (1 + alpha) / (mu * mubar) + L * (B * (1 + alpha) / mubar) ** 2
+        return Coefficients(1 + 2 * beta * pull, self.lipschitz * (1 / mu + B * L * (1 + alpha) / mubar), L / 2)
+
+
+def published_noise(budgets: ArrayLike, clip: float) -> float:
+    """Return Q = 2 E[eta^2] + 2 E[eta]^2, at g = C and the smallest budget, where it is largest; squared units of clip.
+
+    Args:
+        budgets: Local budgets of all users, nats per coordinate, each in (0, inf).
+        clip: C, in (0, inf).
+
+    >>> round(published_noise([1.0, 2.0], 0.1), 6)  # the appendix, whose last line drops a term: 0.220538
+    0.034305
+    """
+    smallest = positive_array("budgets", budgets).min()
+    moments = report_moments(positive("clip", clip), smallest, clip)
+    return float(2 * moments.second + 2 * moments.bias**2)
+
+
+def published_bound(
+    assumptions: PublishedAssumptions, budgets: ArrayLike, clip: float, rounds: int, gap: float
+) -> NDArray[np.float64]:
+    """Return the printed figure after every round: rounds + 1 numbers, the first of which is gap.
+
+    published: not a bound. Arguments as for `apes.paper.convergence.bound.convergence_bound` and `published_noise`.
+
+    Raises:
+        ParameterError: If an argument is out of range.
+        RegimeError: If a1 >= 1: the Polyak-Lojasiewicz inequality then points the wrong way.
+    """
+    a1, a2, a3 = assumptions.coefficients()
+    if not a1 < 1:
+        raise RegimeError(f"a1 must be below 1 (a smaller step, or users more alike), got {a1:g}")
+    noise = published_noise(budgets, clip)
+    added = a2 * noise**0.5 + a3 * noise
+    return iterate_bound(a1, added, whole("rounds", rounds, 1), within("gap", gap, 0, _LARGEST))

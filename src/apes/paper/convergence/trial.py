@@ -1,0 +1,215 @@
+"""A problem that meets the assumptions of the convergence bounds, trained with the package's own stages.
+
+User i's loss is a quadratic, with gradient c_i H_k w_k + u_ik in coordinate k. The curvatures H_k run from L to beta;
+c_i is 1 +- SPREAD and u_ik is +- scatter C, in a pattern that repeats every four users and is orthogonal. So the mean
+loss is sum_k H_k w_k^2 / 2 plus a constant, its optimum is 0, and mean_i |grad F_i - grad f|^2 is exactly
+d (scatter C)^2 + SPREAD^2 |grad f|^2.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.analyzer.optimizer import ServerState
+from apes.checks import whole, within
+from apes.errors import ParameterError
+from apes.mathematics.randomness import SimulationSource
+from apes.models.updates import PreparedUpdate
+from apes.paper.convergence.bound import Assumptions, convergence_bound
+from apes.paper.convergence.moments import CalibrationError, calibration_error
+from apes.paper.convergence.published import PublishedAssumptions, published_bound
+from apes.population import InMemoryPopulation, UserBlock
+from apes.terms.plan import CONTINUOUS, Plan
+from apes.training.train import BlockQueue, collect, quiet_blas
+
+Array = NDArray[np.float64]
+SMOOTHNESS, PL = 1.0, 0.8
+SPREAD = 0.2
+# A fifth of 1 / L: the published theorem contracts only for steps below about a third.
+STEP = 0.2
+# G and the first gradient, in units of C: room for the noise, on the steep part of the calibration curve.
+REACH, START = 0.25, 0.15
+_USERS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The choices of a trial.
+
+    Args:
+        budgets: As for `apes.make_budgets`.
+        users: A multiple of 4.
+        clip: C, in (0, inf).
+        rounds: At least 1.
+        seeds: Runs to average over, at least 1.
+        dimensions: At least 1.
+        scatter: Size of u_ik in units of C, in [0, 0.05]. If not 0, users have different optima, and the published
+            theorem, whose B is then infinite at the optimum, does not apply.
+        start: First gradient of f in every coordinate, in units of C, in [0, 0.15].
+    """
+
+    budgets: str = "uniform2"
+    users: int = 4_000
+    clip: float = 0.1
+    rounds: int = 40
+    seeds: int = 8
+    dimensions: int = 20
+    scatter: float = 0.0
+    start: float = START
+
+    def __post_init__(self) -> None:
+        if whole("users", self.users, 4) % 4:
+            raise ParameterError(f"users must be a multiple of 4, got {self.users}")
+        whole("seeds", self.seeds, 1)
+        whole("dimensions", self.dimensions, 1)
+        within("scatter", self.scatter, 0, 0.05)
+        within("start", self.start, 0, START)
+        self.plan()
+
+    @property
+    def curvature(self) -> Array:
+        """H: the diagonal Hessian of the mean loss."""
+        return np.linspace(SMOOTHNESS, PL, self.dimensions)
+
+    @property
+    def largest_gradient(self) -> float:
+        """Largest coordinate of grad f for which no user's gradient leaves [-G, G]."""
+        return self.clip * (REACH - self.scatter) / (1 + SPREAD)
+
+    def plan(self) -> Plan:
+        """The plan that builds the stages: APES with continuous reports and plain gradient steps."""
+        return Plan(
+            budgets=self.budgets,
+            users=self.users,
+            rounds=self.rounds,
+            clip=self.clip,
+            levels=CONTINUOUS,
+            learning_rate=STEP,
+            momentum=0.0,
+        )
+
+    def population(self) -> InMemoryPopulation:
+        """Users whose one row of data is c_i, then u_ik."""
+        user, k = np.arange(self.users)[:, None], np.arange(self.dimensions)
+        rows = np.empty((self.users, 1 + self.dimensions), dtype=np.float32)
+        rows[:, :1] = 1 + SPREAD * (-1.0) ** user
+        rows[:, 1:] = self.scatter * self.clip * (-1.0) ** (user // 2 + k)
+        labels, offsets = np.zeros(self.users, dtype=np.uint8), np.arange(self.users + 1)
+        return InMemoryPopulation(rows, labels, offsets, self.plan().population_budgets())
+
+    def gap(self, weights: Array) -> float:
+        """f(w) - f*."""
+        return float(self.curvature @ weights**2) / 2
+
+    def first_weights(self) -> Array:
+        """The first model, at which every coordinate of grad f is start C."""
+        return np.asarray(self.start * self.clip / self.curvature)
+
+    def assumptions(self) -> Assumptions:
+        """What the proved bound assumes, and this problem meets."""
+        scatter = math.sqrt(self.dimensions) * self.scatter * self.clip
+        return Assumptions(SMOOTHNESS, PL, self.dimensions, math.sqrt(1 + SPREAD**2), scatter)
+
+    def error(self) -> CalibrationError:
+        """What calibration can get wrong here."""
+        return calibration_error(self.plan().population_budgets(), self.clip, REACH * self.clip)
+
+
+@dataclass(frozen=True, eq=False)
+class TrialResult:
+    """Loss gaps by round, rounds + 1 numbers each.
+
+    Attributes:
+        measured: Mean over the runs; a run that left the region of the theorem counts as 0 afterwards.
+        standard_error: Of that mean; 0 if there is one run.
+        bound: Proved.
+        published: Theorem 3 as printed, or None where it does not apply.
+        left: How many runs left the region.
+    """
+
+    measured: Array
+    standard_error: Array
+    bound: Array
+    published: Array | None
+    left: int
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the measured mean is at most the proved bound after every round."""
+        return bool((self.measured[1:] <= self.bound[1:]).all())
+
+
+def run_trial(trial: Trial, progress: Callable[[int, int], None] = lambda done, total: None) -> TrialResult:
+    """Train once for every seed; put the mean loss gap beside the bounds."""
+    # Before the runs, so that what the theorem does not cover is refused at once.
+    first_gap = trial.gap(trial.first_weights())
+    bound = convergence_bound(trial.assumptions(), trial.error(), STEP, trial.rounds, first_gap)
+    population = trial.population()
+    runs = []
+    for seed in range(1, trial.seeds + 1):
+        runs.append(_run(trial, population, seed))
+        progress(seed, trial.seeds)
+    gaps = np.array([gaps for gaps, _ in runs])
+    spread = gaps.std(axis=0, ddof=1) if trial.seeds > 1 else np.zeros(gaps.shape[1])
+    return TrialResult(
+        measured=gaps.mean(axis=0),
+        standard_error=spread / math.sqrt(trial.seeds),
+        bound=bound,
+        published=printed_bound(trial),
+        left=sum(has_left for _, has_left in runs),
+    )
+
+
+def printed_bound(trial: Trial) -> Array | None:
+    """Theorem 3 as printed, or None where users do not share an optimum."""
+    if trial.scatter > 0:
+        return None
+    smoothness = SMOOTHNESS * (1 + SPREAD)
+    lipschitz = math.sqrt(trial.dimensions) * trial.largest_gradient
+    dissimilarity = math.sqrt(1 + SPREAD**2)
+    assumptions = PublishedAssumptions(smoothness, PL, lipschitz, 1 / STEP, smoothness * STEP, dissimilarity)
+    budgets, gap = trial.plan().population_budgets(), trial.gap(trial.first_weights())
+    return published_bound(assumptions, budgets, trial.clip, trial.rounds, gap)
+
+
+@dataclass(frozen=True, eq=False)
+class _Quadratic:
+    """The users' gradients; c_i and u_ik are their data, the curvature is public."""
+
+    curvature: Array
+
+    def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
+        common = (self.curvature * weights.ravel()).astype(np.float32)
+        return _Written(block.features[:, :1] * common + block.features[:, 1:])
+
+
+@dataclass(frozen=True, eq=False)
+class _Written:
+    gradients: NDArray[np.float32]
+
+    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self.gradients[:, start:stop]
+
+
+def _run(trial: Trial, population: InMemoryPopulation, seed: int) -> tuple[Array, bool]:
+    """Train once; return the gap after every round, and whether the run left the region."""
+    plan = trial.plan()
+    client = replace(plan.client(trial.dimensions), updater=_Quadratic(trial.curvature))
+    calibrator, optimizer = plan.calibrator(), plan.optimizer(population.budgets)
+    state = ServerState.start(trial.first_weights())
+    gaps = np.zeros(trial.rounds + 1)
+    gaps[0] = trial.gap(state.weights)
+    with quiet_blas():
+        for number in range(1, trial.rounds + 1):
+            if np.abs(trial.curvature * state.weights).max() > trial.largest_gradient:
+                return gaps, True
+            source = SimulationSource(seed, number)
+            collector = plan.collector(trial.dimensions, source)
+            blocks = BlockQueue(population, _USERS_AT_ONCE)
+            batch = collect(client, collector, state.weights.astype(np.float32)[None], blocks, source, 1)
+            state = optimizer.apply(state, calibrator.estimate(batch))
+            gaps[number] = trial.gap(state.weights)
+    return gaps, False

@@ -1,0 +1,91 @@
+"""Work out what chosen experiments need, and write their results."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from apes.cli.plots.pictures import save
+from apes.paper.experiment import Experiment, Table
+from apes.paper.parts import Part, Workshop
+from apes.paper.setting import Setting
+from apes.storage.files import write_bytes
+from apes.storage.version import __version__
+
+Progress = Callable[[float, float, str], None]
+"""Called with the work done so far, all of it, and what is being done."""
+
+
+def work(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop, progress: Progress) -> None:
+    """Work out every part that is not kept yet, each once."""
+    parts = {part.name: part for experiment in experiments for part in experiment.parts(setting)}
+    todo = [part for part in parts.values() if not workshop.is_done(part)]
+    total, done = sum(part.weight for part in todo), 0.0
+    for part in sorted(todo, key=_data_used):
+        what, before = _in_words(part), done
+        progress(before, total, what)
+
+        def tell(share: float, before: float = before, part: Part = part, what: str = what) -> None:
+            progress(before + share * part.weight, total, what)
+
+        workshop.work_out(part, tell)
+        done += part.weight
+    progress(total, total, "done")
+
+
+def seconds(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop) -> float:
+    """How long all parts took, those that are shared counted once."""
+    parts = {part.name: part for experiment in experiments for part in experiment.parts(setting)}
+    return sum(workshop.seconds(part) for part in parts.values())
+
+
+def _data_used(part: Part) -> tuple[str, str, str]:
+    """Runs on the same images follow one another; only two sets are kept in memory."""
+    return part.kind, str(part.arguments.get("normalise", "pixels")), part.name
+
+
+def _in_words(part: Part) -> str:
+    names = [part.arguments[name] for name in ("framework", "budgets", "users") if name in part.arguments]
+    return " ".join([part.kind, *map(str, names)])
+
+
+def write(experiment: Experiment, setting: Setting, workshop: Workshop, folder: Path, command: str) -> dict[str, Any]:
+    """Write an experiment's result and, from that file alone, its picture; return the result.
+
+    Args:
+        experiment: A table or figure.
+        setting: Its size.
+        workshop: Where its parts are kept.
+        folder: Where ``NAME.json`` and ``NAME.png`` go.
+        command: What a reader has to type.
+    """
+    parts = experiment.parts(setting)
+    sources = {workshop.result(part).get("data") for part in parts} - {None}
+    result = {
+        "name": experiment.name,
+        "title": experiment.title,
+        "command": command,
+        "version": __version__,
+        "setting": setting.as_dict(),
+        "data": sorted(str(source) for source in sources),
+        "seconds": sum(workshop.seconds(part) for part in {part.name: part for part in parts}.values()),
+        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "figures": experiment.figures(setting, workshop.result),
+    }
+    path = folder / f"{experiment.name}.json"
+    write_bytes(path, (json.dumps(result, indent=1) + "\n").encode())
+    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    picture = None if experiment.draw is None else experiment.draw(kept["figures"])
+    if isinstance(picture, Figure):
+        save(picture, folder / f"{experiment.name}.png")
+    return kept
+
+
+def shown(experiment: Experiment, result: dict[str, Any]) -> dict[str, Any]:
+    """What a reader gets to see of a result: title, caption, tables."""
+    tables: list[Table] = experiment.tables(result["figures"])
+    return {"caption": experiment.caption(result["figures"]), "tables": [asdict(table) for table in tables]}

@@ -1,0 +1,1 @@
+"""The shuffler as an HTTPS service, with its ledger and its policy."""

@@ -1,0 +1,120 @@
+"""Intake of a round: verify, open, check and count sealed reports, one after another, holding only a few of them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from apes.errors import ProtocolError
+from apes.messages import CountedBatch
+from apes.shuffler.counts import LevelCounts
+from apes.shuffler.service.policy import Policy
+from apes.wire.envelope import Binding, Envelope, parse
+from apes.wire.release import Release
+
+# Reports wait in a block before they are counted; a block stays within these.
+_REPORTS_AT_ONCE = 128
+_BYTES_AT_ONCE = 4 << 20
+
+
+class Refusal(StrEnum):
+    """Why a report does not count."""
+
+    MALFORMED = "malformed"
+    WRONG_RUN = "wrong-run"
+    WRONG_ROUND = "wrong-round"
+    WRONG_PLAN = "wrong-plan"
+    UNREGISTERED = "unregistered"
+    DUPLICATE = "duplicate"
+    SIGNATURE = "signature"
+    SEAL = "seal"
+    LEVEL = "level"
+    BUDGET = "budget"
+
+
+class Intake:
+    """Takes the sealed reports of one round.
+
+    Args:
+        policy: What to take.
+        run: Of which run, in hexadecimal.
+        number: Of which round.
+        key: What opens the reports.
+
+    Guarantee:
+        What is released depends on the accepted reports as a set: every sender counts at most once, and neither the
+        counts nor the budgets, which come in order of size, tell who sent what or when.
+    """
+
+    def __init__(self, policy: Policy, run: str, number: int, key: X25519PrivateKey) -> None:
+        self._policy, self._key = policy, key
+        self._binding = Binding(bytes.fromhex(run), number, bytes.fromhex(policy.plan))
+        self._registered = {bytes.fromhex(sender) for sender in policy.senders}
+        self._counts = LevelCounts(policy.dimensions, policy.levels)
+        rows = max(1, min(_REPORTS_AT_ONCE, _BYTES_AT_ONCE // policy.dimensions))
+        self._block = np.empty((rows, policy.dimensions), dtype=np.uint8)
+        self._waiting = 0
+        self._budgets: list[float] = []
+        self.senders: set[bytes] = set()
+        self.refused: Counter[str] = Counter()
+
+    def take(self, reports: Iterable[bytes]) -> None:
+        """Take sealed reports; each counts, or is dropped and its reason counted."""
+        for report in reports:
+            reason = self._consider(report)
+            if reason is not None:
+                self.refused[reason.value] += 1
+
+    def release(self) -> Release:
+        """What the analyzer may see. The caller has checked that the cohort is large enough."""
+        self._count_waiting()
+        batch = CountedBatch(self._counts.total(), np.sort(np.array(self._budgets)))
+        return Release(self._binding.run.hex(), self._binding.round, self._policy.plan, batch, dict(self.refused))
+
+    def _consider(self, report: bytes) -> Refusal | None:
+        try:
+            envelope = parse(report, self._policy.dimensions)
+        except ProtocolError:
+            return Refusal.MALFORMED
+        # Cheap checks first; a sender is only marked as seen once a report of theirs counts, so nobody can use up
+        # another's place with a forgery.
+        return self._misplaced(envelope) or self._unverified(envelope) or self._open(envelope)
+
+    def _misplaced(self, envelope: Envelope) -> Refusal | None:
+        if envelope.binding.run != self._binding.run:
+            return Refusal.WRONG_RUN
+        if envelope.binding.round != self._binding.round:
+            return Refusal.WRONG_ROUND
+        return None if envelope.binding.plan == self._binding.plan else Refusal.WRONG_PLAN
+
+    def _unverified(self, envelope: Envelope) -> Refusal | None:
+        if envelope.sender not in self._registered:
+            return Refusal.UNREGISTERED
+        if envelope.sender in self.senders:
+            return Refusal.DUPLICATE
+        key = Ed25519PublicKey.from_public_bytes(envelope.sender)
+        return None if envelope.is_signed(key) else Refusal.SIGNATURE
+
+    def _open(self, envelope: Envelope) -> Refusal | None:
+        try:
+            budget, levels = envelope.open(self._key)
+        except ProtocolError:
+            return Refusal.SEAL
+        if levels.max() >= self._policy.levels:
+            return Refusal.LEVEL
+        if not self._policy.smallest_budget <= budget <= self._policy.largest_budget:
+            return Refusal.BUDGET
+        self._block[self._waiting] = levels
+        self._waiting += 1
+        self._budgets.append(budget)
+        self.senders.add(envelope.sender)
+        if self._waiting == self._block.shape[0]:
+            self._count_waiting()
+        return None
+
+    def _count_waiting(self) -> None:
+        self._counts.add(self._block[: self._waiting])
+        self._waiting = 0

@@ -1,0 +1,68 @@
+"""The shuffler's ledger: what was released, once and for ever; on the disk before anybody hears of it."""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from apes.storage.database import open_database
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A round that is over.
+
+    Attributes:
+        batch_sha256: Digest of the batch of sealed reports that closed it.
+        release: What was handed out, as bytes.
+    """
+
+    batch_sha256: bytes
+    release: bytes
+
+
+class ShufflerLedger:
+    """Rounds, their releases, and who took part in them.
+
+    Args:
+        path: The database, made if need be. Only one process may use it at a time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._database = open_database(
+            path,
+            """
+            create table if not exists rounds (
+              run text not null, round integer not null, batch_sha256 blob not null, release blob not null,
+              primary key (run, round)) without rowid;
+            create table if not exists participants (
+              run text not null, round integer not null, sender blob not null,
+              primary key (run, round, sender)) without rowid;
+            """,
+        )
+        self._lock = threading.Lock()
+
+    def find(self, run: str, number: int) -> Closed | None:
+        """Return a round that is over, or None if it is open."""
+        query = "select batch_sha256, release from rounds where run = ? and round = ?"
+        with self._lock:
+            row = self._database.execute(query, (run, number)).fetchone()
+        return None if row is None else Closed(*row)
+
+    def close_round(self, run: str, number: int, closed: Closed, senders: Iterable[bytes]) -> None:
+        """Close a round; when this returns, it is on the disk.
+
+        Raises:
+            sqlite3.Error: If it cannot be written, or the round is closed already; then nothing has changed.
+        """
+        with self._lock, self._database:
+            self._database.execute(
+                "insert into rounds values (?, ?, ?, ?)", (run, number, closed.batch_sha256, closed.release)
+            )
+            self._database.executemany(
+                "insert into participants values (?, ?, ?)", [(run, number, sender) for sender in sorted(senders)]
+            )
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()

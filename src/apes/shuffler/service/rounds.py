@@ -1,0 +1,164 @@
+"""The shuffler's desk: what happens to a batch between the network and the ledger."""
+
+import asyncio
+import hashlib
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterable, AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from apes.shuffler.service.intake import Intake, Refusal
+from apes.shuffler.service.ledger import Closed, ShufflerLedger
+from apes.shuffler.service.metrics import Metrics
+from apes.shuffler.service.policy import Policy
+from apes.storage.json_logs import RareLog, log
+from apes.wire.envelope import envelope_size
+from apes.wire.frames import FrameReader
+
+# The lock of a round is held while its batch comes in.
+_SECONDS_FOR_A_PIECE = 60.0
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a failure of ours
+    """A request that the policy does not allow.
+
+    Attributes:
+        status: HTTP status.
+        reason: One word that is counted.
+        details: What the caller may know about it.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, details: dict[str, int] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.details = status, reason, details or {}
+
+
+class Desk:
+    """Takes a round's batch, closes the round, hands out its release: always the same one.
+
+    Args:
+        policy: What to take.
+        key: What opens sealed reports.
+        ledger: Where releases are kept.
+    """
+
+    def __init__(self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger) -> None:
+        self._policy, self._key, self._ledger = policy, key, ledger
+        self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._refused = RareLog("refused")
+        self.metrics = Metrics()
+
+    async def release(self, run: str, number: int) -> bytes:
+        """Return the release of a round that is closed.
+
+        Raises:
+            Refused: If there is none.
+        """
+        self._check(run, number)
+        closed = await self._find(run, number)
+        if closed is None:
+            raise Refused(404, "open", f"round {number} is still open: send its reports first")
+        return closed.release
+
+    async def close_round(self, run: str, number: int, stream: AsyncIterable[bytes]) -> bytes:
+        """Take a batch of framed sealed reports, close the round and return its release.
+
+        The same batch again gets the same release. Any other gets nothing: a second release of a round, on other
+        reports, would tell what the difference between the two batches is.
+
+        Raises:
+            Refused: If the round is closed by another batch, or too few reports count; then nothing is kept.
+        """
+        self._check(run, number)
+        async with self._locks[run, number]:
+            closed = await self._find(run, number)
+            if closed is not None:
+                return await self._again(closed, number, stream)
+            return await self._first(run, number, stream)
+
+    def count_refusal(self, refused: Refused) -> None:
+        """Note that a request was refused."""
+        self.metrics.add("apes_requests_refused_total", reason=refused.reason)
+        self._refused.count(refused.reason, **refused.details)
+
+    async def _find(self, run: str, number: int) -> Closed | None:
+        try:
+            return await asyncio.to_thread(self._ledger.find, run, number)
+        except sqlite3.Error as error:
+            log("ledger-failed", run=run, round=number, error=str(error))
+            raise Refused(503, "ledger", "the ledger cannot be read") from None
+
+    async def _first(self, run: str, number: int, stream: AsyncIterable[bytes]) -> bytes:
+        began = time.perf_counter()
+        intake, digest = Intake(self._policy, run, number, self._key), hashlib.sha256()
+        reader = FrameReader(envelope_size(self._policy.dimensions))
+        loop = asyncio.get_running_loop()
+        # One thread for a round: counts are kept a thread, and a large model's are large.
+        with ThreadPoolExecutor(1) as worker:
+            async for piece in self._limited(stream):
+                digest.update(piece)
+                reports = list(reader.feed(piece))
+                if reports:
+                    await loop.run_in_executor(worker, intake.take, reports)
+        if not reader.is_complete:
+            intake.refused[Refusal.MALFORMED.value] += 1
+        for reason, count in intake.refused.items():
+            self.metrics.add("apes_reports_refused_total", count, reason)
+        self.metrics.add("apes_intake_seconds_total", time.perf_counter() - began)
+        self._check_cohort(intake)
+        release = await asyncio.to_thread(self._keep, intake, run, number, digest.digest())
+        self.metrics.add("apes_reports_accepted_total", len(intake.senders))
+        self.metrics.add("apes_rounds_released_total")
+        seconds = round(time.perf_counter() - began, 3)
+        log("released", run=run, round=number, users=len(intake.senders), refused=dict(intake.refused), seconds=seconds)
+        return release
+
+    def _keep(self, intake: Intake, run: str, number: int, digest: bytes) -> bytes:
+        release = intake.release().encode()
+        try:
+            self._ledger.close_round(run, number, Closed(digest, release), intake.senders)
+        except sqlite3.Error as error:
+            log("ledger-failed", run=run, round=number, error=str(error))
+            raise Refused(503, "ledger", "the ledger cannot be written; nothing was released") from None
+        return release
+
+    async def _again(self, closed: Closed, number: int, stream: AsyncIterable[bytes]) -> bytes:
+        digest = hashlib.sha256()
+        async for piece in self._limited(stream):
+            digest.update(piece)
+        if digest.digest() != closed.batch_sha256:
+            raise Refused(409, "round-closed", f"round {number} was closed by another batch; ask for its release")
+        return closed.release
+
+    async def _limited(self, stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """Pass a batch on, as long as it keeps coming and is not absurdly large."""
+        # Twice what honest senders can fill, and some room for rubbish.
+        most = 2 * len(self._policy.senders) * (4 + envelope_size(self._policy.dimensions)) + (16 << 20)
+        pieces, received = aiter(stream), 0
+        while True:
+            try:
+                async with asyncio.timeout(_SECONDS_FOR_A_PIECE):
+                    piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise Refused(408, "slow", f"nothing came for {_SECONDS_FOR_A_PIECE:g} seconds") from None
+            received += len(piece)
+            if received > most:
+                raise Refused(413, "size", f"a batch has at most {most} bytes here")
+            yield piece
+
+    def _check(self, run: str, number: int) -> None:
+        if run not in self._policy.runs:
+            raise Refused(404, "wrong-run", "the policy does not name this run")
+        if not 1 <= number <= self._policy.rounds:
+            raise Refused(404, "wrong-round", f"a run has rounds 1 to {self._policy.rounds}")
+
+    def _check_cohort(self, intake: Intake) -> None:
+        accepted, needed = len(intake.senders), self._policy.smallest_cohort
+        if accepted < needed:
+            details = {"accepted": accepted, "needed": needed, **intake.refused}
+            raise Refused(422, "cohort", f"{accepted} reports count, at least {needed} are needed", details)

@@ -1,0 +1,124 @@
+"""The trade of levels and clip: under one target, which coded reports estimate the mean update best.
+
+Fewer levels take fewer bits, but reveal more under the same budget, so their budgets have to be capped lower. The noise
+of an estimate is proportional to the clip bound C; what a smaller C loses is the part of updates beyond it, which
+depends on the data and is not predicted here.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.planner import Goal, largest_cap
+from apes.analyzer.calibrator import CodedInverse, adaptive_statistic
+from apes.analyzer.expected import pooled_channel
+from apes.checks import positive_array
+
+Array = NDArray[np.float64]
+LEVELS = (2, 4, 16, 64, 256)
+"""Numbers of levels that are compared: 1, 2, 4, 6 and 8 bits a coordinate."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What reports of some number of levels come to under a target.
+
+    Attributes:
+        levels: K, in [2, 256].
+        bits: Of a report, per coordinate.
+        cap: Largest cap on budgets that reaches the target; None if none does.
+        epsilon: Certified at that cap, at most the target; None without a cap.
+        error: Standard error of the calibrated mean update, per coordinate and round, near 0, in units of C; infinite
+            without a cap.
+        advice: What would make the target feasible; empty if it is.
+    """
+
+    levels: int
+    bits: int
+    cap: float | None
+    epsilon: float | None
+    error: float
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Trade:
+    """What a target leaves to choose from.
+
+    Attributes:
+        offers: One for each number of levels, in increasing order.
+    """
+
+    offers: tuple[Offer, ...]
+
+    @property
+    def best(self) -> Offer:
+        """The offer with the smallest error; of equals, the one with the fewest bits. Without a cap if none has one."""
+        return min(self.offers, key=lambda offer: offer.error)
+
+    def errors(self, clips: Sequence[float]) -> Array:
+        """Standard errors (offers, clips) in the units of the updates.
+
+        Args:
+            clips: Clip bounds C, each in (0, inf).
+        """
+        return np.multiply.outer([offer.error for offer in self.offers], positive_array("clip", clips))
+
+
+def trade_levels(
+    budgets: Array,
+    goal: Goal,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    levels: Sequence[int] = LEVELS,
+) -> Trade:
+    """Find for each number of levels the largest cap on budgets that reaches a goal, and the error that is left.
+
+    Args:
+        budgets: Local budgets of all users, per coordinate and round, each in (0, inf).
+        goal: What is to be reached; its levels are replaced by each of ``levels``.
+        progress: Called with (percent done, 100).
+        levels: Numbers of levels to compare, each in [2, 256].
+
+    >>> goal = Goal(epsilon=1.0, delta=1e-6, dimensions=100, rounds=1)
+    >>> trade = trade_levels(np.full(10_000, 3.0), goal, levels=(64, 256))
+    >>> trade.offers[0].cap < trade.offers[1].cap < 3.0
+    True
+    """
+    budgets = positive_array("budgets", budgets)
+    offers = []
+    # Many levels are certified sooner than few: begun with, they show progress early.
+    for number, K in enumerate(sorted(levels, reverse=True)):
+        part = _part_of(progress, number, len(levels))
+        offers.append(_offer(budgets, replace(goal, levels=K), part))
+        part(100, 100)
+    return Trade(tuple(reversed(offers)))
+
+
+def _part_of(progress: Callable[[int, int], None], number: int, parts: int) -> Callable[[int, int], None]:
+    """Progress of one of several parts, as progress of the whole in percent."""
+    return lambda done, total: progress(int(100 * (number + done / total) / parts), 100)
+
+
+def _offer(budgets: Array, goal: Goal, progress: Callable[[int, int], None]) -> Offer:
+    K = goal.levels or LEVELS[-1]
+    answer = largest_cap(budgets, goal, progress)
+    bits = math.ceil(math.log2(K))
+    if answer.value is None:
+        return Offer(K, bits, None, None, math.inf, answer.advice)
+    error = standard_error(np.minimum(budgets, answer.value), K)
+    return Offer(K, bits, answer.value, answer.epsilon, error)
+
+
+def standard_error(budgets: Array, levels: int) -> float:
+    """Standard error of the default calibration's estimate of the mean update, in units of C.
+
+    Per coordinate and round, where the updates are near 0, from the law of the reports; it falls like 1 / sqrt(n).
+
+    Args:
+        budgets: Local budgets as applied, each in (0, inf).
+        levels: K, in [2, 256].
+    """
+    return CodedInverse(1.0, lambda e: pooled_channel(e, levels), adaptive_statistic).standard_error(budgets)

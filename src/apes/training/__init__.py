@@ -1,0 +1,1 @@
+"""Rounds, their gate, and the loops around them."""

@@ -1,0 +1,1 @@
+"""Bytes between the parties: sealed reports, frames, releases."""

@@ -1,0 +1,142 @@
+"""Sealed reports: what leaves a vault, what an untrusted relay carries, what only the shuffler can open.
+
+An envelope is, byte after byte::
+
+    magic     4  b"APES"
+    version   2  1
+    run      16  which training run
+    round     4  which round of it, from 1
+    plan     32  fingerprint of the terms under which the report was made
+    sender   32  Ed25519 public key of the user
+    sealed   48 + 8 + d   HPKE (RFC 9180, base mode): the budget as float64, then a level a coordinate
+    signature 64  Ed25519 over everything before it
+
+Numbers are little-endian. HPKE runs X25519, HKDF-SHA256 and AES-128-GCM; everything before ``sealed`` is its ``info``,
+so a sealed report opens only under the run, round, plan and sender that it was made for: nobody can pass it off as
+another's, or replay it elsewhere. All envelopes of a plan have the same size, whatever is in them.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from numpy.typing import NDArray
+
+from apes.checks import whole
+from apes.errors import ParameterError, ProtocolError
+
+VERSION = 1
+RUN_BYTES = 16
+PLAN_BYTES = 32
+SENDER_BYTES = 32
+_MAGIC = b"APES"
+_HEADER = struct.Struct(f"<4sH{RUN_BYTES}sI{PLAN_BYTES}s{SENDER_BYTES}s")
+_BUDGET = struct.Struct("<d")
+_SIGNATURE_BYTES = 64
+# X25519's encapsulated key and AES-GCM's tag.
+_SEAL_BYTES = 32 + 16
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What a report is good for, and nothing else.
+
+    Attributes:
+        run: 16 bytes that name the training run.
+        round: Number of the round, in [1, 2^32).
+        plan: 32 bytes: the fingerprint of the terms.
+    """
+
+    run: bytes
+    round: int
+    plan: bytes
+
+    def __post_init__(self) -> None:
+        _sized("run", self.run, RUN_BYTES)
+        _sized("plan", self.plan, PLAN_BYTES)
+        whole("round", self.round, 1, 2**32 - 1)
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A report that nobody but the shuffler can open."""
+
+    binding: Binding
+    sender: bytes
+    sealed: bytes
+    signature: bytes
+
+    def is_signed(self, key: Ed25519PublicKey) -> bool:
+        """Whether the holder of ``key`` signed exactly this envelope."""
+        try:
+            key.verify(self.signature, _header(self.binding, self.sender) + self.sealed)
+        except InvalidSignature:
+            return False
+        return True
+
+    def open(self, key: X25519PrivateKey) -> tuple[float, NDArray[np.uint8]]:
+        """Return the budget and the levels; neither is checked against anything yet.
+
+        Raises:
+            ProtocolError: If it was not sealed to this key, by this sender, for this run, round and plan.
+        """
+        try:
+            plain = _SUITE.decrypt(self.sealed, key, _header(self.binding, self.sender))
+        except InvalidTag:
+            raise ProtocolError("a sealed report does not open") from None
+        (budget,) = _BUDGET.unpack_from(plain)
+        return budget, np.frombuffer(plain, dtype=np.uint8, offset=_BUDGET.size)
+
+
+def envelope_size(dimensions: int) -> int:
+    """Bytes of an envelope with a report on ``dimensions`` coordinates."""
+    return _HEADER.size + _SEAL_BYTES + _BUDGET.size + dimensions + _SIGNATURE_BYTES
+
+
+def seal(
+    levels: NDArray[np.uint8], budget: float, binding: Binding, key: Ed25519PrivateKey, shuffler: X25519PublicKey
+) -> bytes:
+    """Seal and sign one user's report.
+
+    Args:
+        levels: A level a coordinate.
+        budget: The user's local budget, which the analyzer will see among everybody else's.
+        binding: Run, round and plan.
+        key: The user's signing key; its public half names the sender.
+        shuffler: Whom the report is for.
+    """
+    if levels.dtype != np.uint8 or levels.ndim != 1 or levels.size == 0:
+        raise ParameterError(f"levels must be a row of bytes, got {levels.dtype} of shape {levels.shape}")
+    header = _header(binding, key.public_key().public_bytes_raw())
+    sealed = _SUITE.encrypt(_BUDGET.pack(budget) + levels.tobytes(), shuffler, header)
+    return header + sealed + key.sign(header + sealed)
+
+
+def parse(data: bytes, dimensions: int) -> Envelope:
+    """Take an envelope apart without opening it.
+
+    Raises:
+        ProtocolError: If it is not an envelope of this version and size.
+    """
+    if len(data) != envelope_size(dimensions):
+        raise ProtocolError(f"an envelope has {envelope_size(dimensions)} bytes here, got {len(data)}")
+    magic, version, run, number, plan, sender = _HEADER.unpack_from(data)
+    if magic != _MAGIC or version != VERSION or number == 0:
+        raise ProtocolError("not an envelope of this version")
+    return Envelope(
+        Binding(run, number, plan), sender, data[_HEADER.size : -_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
+    )
+
+
+def _header(binding: Binding, sender: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, VERSION, binding.run, binding.round, binding.plan, sender)
+
+
+def _sized(name: str, value: bytes, size: int) -> None:
+    if len(value) != size:
+        raise ParameterError(f"{name} must have {size} bytes, got {len(value)}")
