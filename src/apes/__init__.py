@@ -3,41 +3,81 @@
 Users choose their own privacy budgets, perturb their updates, and hide among one another in a shuffler.
 
 >>> import apes
->>> plan = apes.Plan(framework="apes", budgets="uniform2", users=10_000, rounds=40)
->>> plan.coded_levels
-256
+>>> people = apes.People.from_arrays([[0.0], [1.0]] * 500, [0, 1] * 500, budgets="uniform2")
+>>> run = apes.train(apes.LogisticRegression.of(people), people, apes.Plan(rounds=2, delta=1e-5))
+>>> run.guarantee.epsilon < 2
+True
 """
 
+from apes.accounting.accountant import Accountant
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee, certify
+from apes.accounting.published import PUBLISHED
 from apes.budgets import make_budgets
+from apes.client.foreign import Draws
 from apes.data import Dataset, download, load, partition
 from apes.errors import ApesError, BudgetExceeded, DataError, ParameterError, ProtocolError, RegimeError
+from apes.features.feature_map import FeatureMap
 from apes.mathematics.laws import ClipLaplace, Laplace
 from apes.mathematics.levels import level_probabilities, level_values
 from apes.mathematics.randomness import SimulationSource, SystemSource
 from apes.mathematics.thresholds import acceptance_thresholds
+from apes.messages import CountedBatch, Estimate, PermutedBatch, SummedBatch
+from apes.models.logistic import FedProx, LogisticRegression
+from apes.models.model import Model
+from apes.population import Examples, People, Population, UserBlock
 from apes.storage.version import __version__
 from apes.terms.frameworks import FRAMEWORKS, Framework
+from apes.terms.mechanism import Mechanism
 from apes.terms.plan import Plan
+from apes.terms.schedule import Schedule
+from apes.terms.simulation import Simulation
+from apes.terms.terms import Terms
+from apes.training.private_mean import PrivateMean
+from apes.training.round import Workers, run_round
+from apes.training.run import Progress
 from apes.training.train import TrainingResult, train
 
 __all__ = [
     "FRAMEWORKS",
+    "PUBLISHED",
+    "Accountant",
     "ApesError",
     "BudgetExceeded",
     "ClipLaplace",
+    "CountedBatch",
     "DataError",
     "Dataset",
+    "Draws",
+    "Estimate",
+    "Examples",
+    "Exposure",
+    "FeatureMap",
+    "FedProx",
     "Framework",
     "Guarantee",
     "Laplace",
+    "LogisticRegression",
+    "Mechanism",
+    "Model",
     "ParameterError",
+    "People",
+    "PermutedBatch",
     "Plan",
+    "Population",
+    "PrivateMean",
+    "Progress",
     "ProtocolError",
     "RegimeError",
+    "Schedule",
+    "Simulation",
     "SimulationSource",
+    "SummedBatch",
     "SystemSource",
+    "Terms",
     "TrainingResult",
+    "UserBlock",
+    "Workers",
     "__version__",
     "acceptance_thresholds",
     "certify",
@@ -47,5 +87,6 @@ __all__ = [
     "load",
     "make_budgets",
     "partition",
+    "run_round",
     "train",
 ]

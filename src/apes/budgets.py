@@ -67,8 +67,8 @@ def make_budgets(spec: str, users: int, seed: int) -> NDArray[np.float64]:
     array([0.5 , 0.75, 1.  ])
     """
     users = whole("users", users, 1)
-    kind, _, rest = spec.partition(":")
-    if kind in LAWS and not rest:
+    kind, rest = check_budgets(spec)
+    if kind in LAWS:
         rng = SimulationSource(seed).generator(Purpose.BUDGETS)
         return LAWS[kind](rng, users)
     if kind == "constant":
@@ -76,9 +76,26 @@ def make_budgets(spec: str, users: int, seed: int) -> NDArray[np.float64]:
     if kind == "grid":
         low, _, high = rest.partition(":")
         return positive_array("budgets", np.linspace(_number(low, spec), _number(high, spec), users))
-    if kind == "file" and rest:
-        return _from_file(rest, users)
-    raise ParameterError(f"budgets must be one of {_FORMS}; got {spec!r}")
+    return _from_file(rest, users)
+
+
+def check_budgets(spec: str) -> tuple[str, str]:
+    """Check the form of a specification, without drawing or reading anything; return its kind and the rest.
+
+    Raises:
+        ParameterError: If it has none of the forms that `make_budgets` knows.
+    """
+    if not isinstance(spec, str):
+        raise ParameterError(f"budgets must be a text here, one of {_FORMS}; got {type(spec).__name__}")
+    kind, colon, rest = spec.partition(":")
+    if kind == "constant":
+        _number(rest, spec)
+    elif kind == "grid":
+        for end in (rest.partition(":")[0], rest.partition(":")[2]):
+            _number(end, spec)
+    elif not (kind in LAWS and not colon) and not (kind == "file" and rest):
+        raise ParameterError(f"budgets must be one of {_FORMS}; got {spec!r}")
+    return kind, rest
 
 
 def _number(text: str, spec: str) -> float:

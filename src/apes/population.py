@@ -1,13 +1,20 @@
 """Who holds what: users with their data and their budgets, handed out in blocks."""
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from apes.budgets import make_budgets
 from apes.checks import finite, positive_array
+from apes.data import Dataset, partition
 from apes.errors import ParameterError
+
+_MOST_CLASSES = 65536
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,23 +25,46 @@ class UserBlock:
         first_user: Number of the first user of the block.
         budgets: Local budget epsilon of each user, per coordinate and round, in nats.
         features: Rows of all users' examples, user after user (float32).
-        labels: Class of each row.
+        labels: Class of each row (unsigned integers), or its real-valued target (float32).
         offsets: User u of the block holds rows offsets[u] to offsets[u + 1].
     """
 
     first_user: int
     budgets: NDArray[np.float64]
     features: NDArray[np.float32]
-    labels: NDArray[np.uint8]
+    labels: NDArray[Any]
     offsets: NDArray[np.int64]
 
 
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Public examples that a model is judged by.
+
+    Attributes:
+        features: Rows, as users have them.
+        labels: The class or target of each.
+    """
+
+    features: NDArray[np.float32]
+    labels: NDArray[Any]
+
+
 class Population(Protocol):
-    """Anything that can hand out its users block by block."""
+    """Anything that can hand out its users block by block.
+
+    Contract:
+        `block` gives the same users the same data whenever and on whichever thread it is asked; a user's budget does
+        not depend on the user's data.
+    """
 
     @property
     def budgets(self) -> NDArray[np.float64]:
-        """Local budgets of all users."""
+        """Local budgets of all users, per coordinate and round, each in (0, inf)."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Text that tells these users with their data and budgets from any others; a resumed run compares it."""
         ...
 
     def block(self, start: int, stop: int) -> UserBlock:
@@ -42,37 +72,122 @@ class Population(Protocol):
         ...
 
 
-class InMemoryPopulation:
-    """Users whose examples lie in one array, grouped by user."""
+class People:
+    """Users whose rows lie in one array, user after user.
+
+    Args:
+        features: Rows; becomes float32.
+        labels: Class of each row in [0, 65535], or real-valued target.
+        offsets: User u holds rows offsets[u] to offsets[u + 1].
+        budgets: Local budget of each user, in (0, inf).
+        test: Public examples to judge a model by, or None.
+        classes: Number of classes; by default the largest label + 1.
+    """
 
     def __init__(
         self,
-        features: NDArray[np.float32],
-        labels: NDArray[np.uint8],
-        offsets: NDArray[np.int64],
-        budgets: NDArray[np.float64],
+        features: NDArray[Any],
+        labels: NDArray[Any],
+        offsets: NDArray[Any],
+        budgets: ArrayLike,
+        *,
+        test: Examples | None = None,
+        classes: int | None = None,
     ) -> None:
         self._budgets = positive_array("budgets", budgets)
         if offsets.shape != (self._budgets.size + 1,):
             raise ParameterError(
                 f"offsets must have one entry more than the {self._budgets.size} budgets, got {offsets.size}"
             )
-        if features.ndim != 2 or labels.shape != (features.shape[0],):
-            raise ParameterError(f"labels must have one entry a row of features {features.shape}, got {labels.shape}")
+        if features.ndim < 2 or labels.shape != features.shape[:1]:
+            raise ParameterError(f"labels must have one entry per row of features {features.shape}, got {labels.shape}")
         if offsets[0] != 0 or offsets[-1] != labels.size or (np.diff(offsets) < 1).any():
-            raise ParameterError("offsets must rise from 0 to the number of rows, by at least 1 a user")
-        if labels.min() < 0 or labels.max() > 255:
-            raise ParameterError(f"labels must be in [0, 255], got {labels.min()} to {labels.max()}")
+            raise ParameterError("offsets must rise from 0 to the number of rows, by at least 1 per user")
         with np.errstate(over="ignore"):
             self._features = np.ascontiguousarray(features, dtype=np.float32)
         finite("features", self._features)
-        self._labels = np.ascontiguousarray(labels, dtype=np.uint8)
-        self._offsets = offsets.astype(np.int64)
+        self._labels, self._offsets = _as_labels(labels), offsets.astype(np.int64)
+        self.test, self._classes = test, classes
+
+    @classmethod
+    def from_arrays(
+        cls,
+        features: ArrayLike,
+        labels: ArrayLike,
+        *,
+        budgets: ArrayLike | Mapping[Any, float] | str,
+        users: ArrayLike | None = None,
+        test: tuple[ArrayLike, ArrayLike] | None = None,
+        seed: int = 1,
+    ) -> "People":
+        """People from arrays with one entry per row.
+
+        Args:
+            features: Rows of numbers.
+            labels: Class of each row from 0, or its real-valued target.
+            budgets: One per row, equal within a user; or a mapping from user id to budget; or a law by name
+                (`apes.make_budgets`), drawn with ``seed`` for the users in order of their ids.
+            users: User id of each row, in any order; by default every row is a user.
+            test: Features and labels of public examples to judge a model by.
+            seed: Of the budgets' law, if one is named.
+
+        Raises:
+            ParameterError: If something does not fit; a user with two budgets, say.
+        """
+        rows, ids = np.asarray(features), np.arange(len(np.asarray(labels))) if users is None else np.asarray(users)
+        if ids.shape != rows.shape[:1]:
+            raise ParameterError(f"users must have one entry per row of features {rows.shape}, got {ids.shape}")
+        names, number = np.unique(ids, return_inverse=True)
+        order = np.argsort(number, kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(number))])
+        own = _budgets_of(budgets, names, number, seed)
+        examples = None if test is None else Examples(np.asarray(test[0], np.float32), _as_labels(np.asarray(test[1])))
+        return cls(rows[order], np.asarray(labels)[order], offsets, own, test=examples)
+
+    @classmethod
+    def from_dataset(
+        cls, dataset: Dataset, *, users: int, budgets: ArrayLike | str, split: str = "iid", seed: int = 1
+    ) -> "People":
+        """Made-up people: a data set's training images spread over users, each with a budget.
+
+        Args:
+            dataset: The images; its test part judges the model.
+            users: How many people, at most one per image.
+            budgets: One per user, or a law by name (`apes.make_budgets`).
+            split: How images are spread: ``iid``, ``label``, ``dirichlet:ALPHA`` (`apes.partition`).
+            seed: Of split and budgets.
+        """
+        order, offsets = partition(dataset.train_labels, users, split, seed)
+        own = make_budgets(budgets, users, seed) if isinstance(budgets, str) else budgets
+        test = Examples(dataset.test_images, dataset.test_labels)
+        images, labels = dataset.train_images[order], dataset.train_labels[order]
+        return cls(images, labels, offsets, own, test=test, classes=dataset.classes)
 
     @property
     def budgets(self) -> NDArray[np.float64]:
         """Local budgets of all users."""
         return self._budgets
+
+    @property
+    def features(self) -> int:
+        """Numbers of a row."""
+        return int(np.prod(self._features.shape[1:]))
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        if not np.issubdtype(self._labels.dtype, np.integer):
+            raise ParameterError(f"labels must be classes, got real-valued targets ({self._labels.dtype})")
+        return int(self._labels.max()) + 1 if self._classes is None else self._classes
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything the users hold, budgets included."""
+        digest = hashlib.sha256()
+        for array in (self._features, self._labels, self._offsets, self._budgets):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(array.data)
+        return digest.hexdigest()
 
     def block(self, start: int, stop: int) -> UserBlock:
         """Users start .. stop - 1, without copying their data."""
@@ -88,3 +203,40 @@ class InMemoryPopulation:
             labels=self._labels[rows],
             offsets=self._offsets[start : stop + 1] - self._offsets[start],
         )
+
+
+def _as_labels(labels: NDArray[Any]) -> NDArray[Any]:
+    """Classes as the smallest unsigned integers that hold them, real-valued targets as float32."""
+    if np.issubdtype(labels.dtype, np.floating):
+        finite("labels", labels)
+        return np.ascontiguousarray(labels, dtype=np.float32)
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise ParameterError(f"labels must be classes or real-valued targets, got {labels.dtype}")
+    if labels.size and (labels.min() < 0 or labels.max() >= _MOST_CLASSES):
+        raise ParameterError(f"labels must be in [0, {_MOST_CLASSES - 1}], got {labels.min()} to {labels.max()}")
+    kind = np.uint8 if not labels.size or labels.max() < 256 else np.uint16
+    return np.ascontiguousarray(labels, dtype=kind)
+
+
+def _budgets_of(
+    budgets: ArrayLike | Mapping[Any, float] | str, names: NDArray[Any], number: NDArray[np.intp], seed: int
+) -> NDArray[np.float64]:
+    """Budgets of users in order of their names."""
+    if isinstance(budgets, str):
+        return make_budgets(budgets, names.size, seed)
+    if isinstance(budgets, Mapping):
+        missing = [name for name in names.tolist() if name not in budgets]
+        if missing:
+            raise ParameterError(f"budgets must name every user, got none for {missing[0]!r}")
+        return positive_array("budgets", [budgets[name] for name in names.tolist()])
+    by_row = positive_array("budgets", budgets)
+    if by_row.shape != number.shape:
+        raise ParameterError(f"budgets must have one entry per row, {number.size}, got {by_row.size}")
+    own = np.empty(names.size)
+    own[number] = by_row
+    differs = own[number] != by_row
+    if differs.any():
+        row = int(np.argmax(differs))
+        first, second = sorted({float(own[number[row]]), float(by_row[row])})
+        raise ParameterError(f"budgets must be equal within a user, got {first!r} and {second!r} for {names[number[row]]!r}")
+    return own

@@ -8,42 +8,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.certificate.curve import hiding_curve, honest_others
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee, certify
 from apes.accounting.local import local_user_epsilon
 from apes.accounting.published import PUBLISHED, DeltaConvention, user_apes, user_s_apes
-from apes.checks import positive_array, whole, within
+from apes.checks import within
 from apes.errors import RegimeError
 
 Array = NDArray[np.float64]
-Progress = Callable[[str], None]
 _PERSONAL_POINTS = 20
 # Top-b is evaluated where the paper does: a fifth of the coordinates kept.
 _KEPT = 0.2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Question:
     """What is asked of the accountant.
 
     Attributes:
-        dimensions: Coordinates of a report.
+        exposure: What a round reveals: participants, coordinates, levels.
         rounds: Rounds with the same participants.
         delta: Of the user-level guarantees.
-        delta_s: At which shuffle bounds a coordinate are compared; the certificate's is tanh(max e / 2) delta_s.
-        levels: Levels of coded reports, or None for continuous ones.
+        delta_s: At which shuffle bounds per coordinate are compared; the certificate's is tanh(max e / 2) delta_s.
         colluders: Users who tell the adversary what they reported.
-        charged: For sparse reports, in how many coordinates two of them can differ, in [1, dimensions]; None for APES.
-        chosen: b, where every user sets all but b coordinates to zero before perturbing, or None.
     """
 
-    dimensions: int
+    exposure: Exposure
     rounds: int
     delta: float
     delta_s: float = 1e-8
-    levels: int | None = 256
     colluders: int = 0
-    charged: int | None = None
-    chosen: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,46 +65,35 @@ class Account:
     local: dict[str, float]
 
 
-def account(budgets: Array, question: Question, progress: Progress = lambda step: None) -> Account:
+def account(question: Question, progress: Callable[[str], None] = lambda step: None) -> Account:
     """Answer everything about a population.
 
     Args:
-        budgets: Local budgets of those who take part, per coordinate and round, each in (0, inf).
         question: What is asked.
         progress: Called with the name of each step as it begins.
     """
-    budgets = positive_array("budgets", budgets)
+    exposure, colluders = question.exposure, question.colluders
+    budgets, levels = exposure.budgets, exposure.levels
     delta_c = math.tanh(float(budgets.max()) / 2) * within("delta_s", question.delta_s, 1e-300, 1)
-    levels, colluders = question.levels, question.colluders
-    whole("dimensions", question.dimensions, 1)
-    charged = question.dimensions if question.charged is None else question.charged
-    whole("charged", charged, 1, question.dimensions)
 
     def certified(delta: float, dimensions: int, rounds: int) -> Guarantee:
-        chosen = None if dimensions == 1 else question.chosen
-        proved = certify(
-            budgets,
-            delta=delta,
-            dimensions=dimensions,
-            rounds=rounds,
-            levels=levels,
-            colluders=colluders,
-            chosen=chosen,
-        )
+        b = None if dimensions == 1 else exposure.top_b_first
+        sizes = {"dimensions": dimensions, "rounds": rounds}
+        proved = certify(budgets, delta=delta, **sizes, levels=levels, colluders=colluders, top_b_first=b)
         # The datasets that force a loss change every coordinate; what they force through a sparsifier is not known.
-        return proved if question.charged is None else replace(proved, lower=0.0)
+        return proved if exposure.sparsifier is None else replace(proved, lower=0.0)
 
     progress("certified, one coordinate")
     dimension = certified(delta_c, 1, 1)
     progress("certified, one round")
-    one_round = certified(question.delta, charged, 1)
+    one_round = certified(question.delta, exposure.charged, 1)
     progress("certified, all rounds")
-    total = certified(question.delta, charged, question.rounds)
+    total = certified(question.delta, exposure.charged, question.rounds)
     progress("personal guarantees")
     local, central = personal_curve(budgets, delta_c, levels, colluders)
     progress("published bounds")
-    published = published_figures(budgets, question.delta_s, question.dimensions)
-    locally = local_figures(float(budgets.max()), question.dimensions, charged, levels)
+    published = published_figures(budgets, question.delta_s, exposure.dimensions)
+    locally = local_figures(float(budgets.max()), exposure.dimensions, exposure.charged, levels)
     return Account(dimension, one_round, total, published, local, central, locally)
 
 

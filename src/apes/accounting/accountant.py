@@ -1,110 +1,150 @@
-"""The accountant of a run: what is certified after each round, and whether another one fits the target."""
+"""The accountant of a run, its gate: what is certified after each round, and whether another one fits the target."""
 
+import math
 from collections import Counter
+from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
-from apes.accounting.certificate.curve import check_delta, check_levels
-from apes.accounting.charges import Charges
+from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import Composer, Use
-from apes.accounting.exposure import budgets_digest
-from apes.checks import positive, positive_array, whole
-from apes.errors import BudgetExceeded
-
-Array = NDArray[np.float64]
+from apes.accounting.exposure import Exposure
+from apes.accounting.guarantee import Guarantee
+from apes.checks import positive, whole
+from apes.errors import BudgetExceeded, ParameterError
 
 
 class Accountant:
     """Certified central epsilon of any one user, charged round by round; each round may have other participants.
 
     Who takes part must not depend on anybody's data. In every round the victim is whoever took part with the largest
-    budget, so the figure covers everybody, also those who took part in some rounds only.
+    budget, so the figure covers everybody, also those who took part in some rounds only. An accountant belongs to one
+    run: rounds come in order, each once, and all have the form of the first.
 
     Args:
-        dimensions: Coordinates of a report, at least 1.
-        delta: Of the guarantee, in [1e-100, 1).
-        levels: Levels of coded reports, or None for continuous ones.
+        delta: Of the guarantee, in (0, 1); at least 1e-100 where rounds or coordinates are composed.
         expected_rounds: About how many rounds there will be, at least 1; figures are tightest there, valid for any.
-        colluders: Users of each round who tell the adversary what they reported.
         target: Largest epsilon allowed, or None.
-        chosen: b, where every user sets all but b coordinates to zero before perturbing, or None.
+        colluders: Users of each round who tell the adversary what they reported.
+        victim: Budget of the user that the figures are about, or None for everybody.
 
-    >>> accountant = Accountant(dimensions=10, delta=1e-6, levels=256, expected_rounds=2)
-    >>> full, fewer = np.full(1000, 0.5), np.full(900, 0.5)
+    >>> import numpy as np
+    >>> accountant = Accountant(1e-6, expected_rounds=2)
+    >>> full, fewer = Exposure(np.full(1000, 0.5), 10), Exposure(np.full(900, 0.5), 10)
     >>> accountant.charge(full) < accountant.charge(fewer) == accountant.epsilon
     True
     """
 
     def __init__(
         self,
-        dimensions: int,
         delta: float,
-        levels: int | None,
         *,
         expected_rounds: int,
-        colluders: int = 0,
         target: float | None = None,
-        chosen: int | None = None,
+        colluders: int = 0,
+        victim: float | None = None,
     ) -> None:
-        self._charges, self._levels = Charges(dimensions, chosen), check_levels(levels)
-        self._colluders = whole("colluders", colluders, 0)
         self.delta = check_delta(delta)
         self.target = None if target is None else positive("target_epsilon", target)
         self._expected = whole("expected_rounds", expected_rounds, 1)
-        self._composers = [Composer(delta, uses * self._expected) for uses in self._charges.uses]
+        self._colluders, self._victim = whole("colluders", colluders, 0), victim
+        self._exposures: list[Exposure] = []
         self._curves: dict[str, list[Use]] = {}
         self._rounds: Counter[str] = Counter()
         self._known: dict[frozenset[tuple[str, int]], float] = {frozenset(): 0.0}
 
     @property
     def epsilon(self) -> float:
-        """Certified epsilon of everything charged so far; 0 if nothing was."""
+        """Certified epsilon of everything charged so far; 0 if nothing was, infinite where there is no certificate."""
         return self._epsilon(self._rounds)
 
-    def charge(self, budgets: Array, rounds: int = 1) -> float:
-        """Charge rounds that took place with these participants' budgets, and return the certified epsilon of all.
+    @property
+    def rounds(self) -> int:
+        """Rounds charged so far."""
+        return len(self._exposures)
+
+    def charge(self, exposure: Exposure, rounds: int = 1) -> float:
+        """Charge rounds that are about to be released, and return the certified epsilon of all so far.
 
         Raises:
             BudgetExceeded: If that would go beyond the target; nothing is charged then.
+            ParameterError: If the round is not the next one, or not one of this run.
         """
-        after = self._with(budgets, rounds)
-        epsilon = self._epsilon(after)
-        if self.target is not None and epsilon > self.target:
+        epsilon = self.after(exposure, rounds)
+        if self.target is not None and not epsilon <= self.target:
             raise BudgetExceeded(f"the round would bring epsilon to {epsilon:.4g}, beyond the target {self.target:g}")
-        self._rounds = after
+        self._rounds = self._with(exposure, rounds)
+        self._exposures += [exposure] * rounds
         return epsilon
 
-    def allows(self, budgets: Array, rounds: int = 1) -> bool:
-        """Whether further rounds with these participants keep within the target."""
-        return self.target is None or self.after(budgets, rounds) <= self.target
+    def allows(self, exposure: Exposure, rounds: int = 1) -> bool:
+        """Whether further rounds like this one keep within the target."""
+        return self.target is None or self.after(exposure, rounds) <= self.target
 
-    def after(self, budgets: Array, rounds: int = 1) -> float:
-        """Certified epsilon if further rounds with these participants took place; nothing is charged."""
-        return self._epsilon(self._with(budgets, rounds))
+    def after(self, exposure: Exposure, rounds: int = 1) -> float:
+        """Certified epsilon if further rounds like this one took place; nothing is charged."""
+        self._check(exposure)
+        return self._epsilon(self._with(exposure, whole("rounds", rounds, 1)))
 
-    def _with(self, budgets: Array, rounds: int) -> Counter[str]:
-        return self._rounds + Counter({self._known_curve(budgets): whole("rounds", rounds, 1)})
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is certified for everything charged so far, for everybody and by budget; or why nothing is."""
+        why = next((e.why_not_certified for e in self._exposures if e.why_not_certified is not None), None)
+        one = len(self._exposures) == 1
+        level = "rounds" if not one else "user" if self._exposures[0].charged > 1 else "coordinate"
+        form = self._exposures[0] if self._exposures else None
+        method = "nothing was released" if form is None else _method(form)
+        return Guarantee(self.epsilon, self.delta, level=level, method=method, why_not_certified=why, account=self._of)
 
-    def _known_curve(self, budgets: Array) -> str:
-        """Name of the curve of a round with these participants."""
-        budgets = positive_array("budgets", budgets)
-        name = budgets_digest(budgets)
-        if name not in self._curves:
-            self._curves[name] = self._charges.curves(
-                budgets, self._colluders, self.delta, self._expected, self._levels
+    def _of(self, budget: float) -> float:
+        """Certified epsilon of a user with this budget, in the same rounds."""
+        largest = max((float(exposure.budgets.max()) for exposure in self._exposures), default=0.0)
+        if not budget <= largest:
+            raise ParameterError(f"budget must be in (0, {largest:g}], that of somebody who took part; got {budget!r}")
+        personal = Accountant(self.delta, expected_rounds=self._expected, colluders=self._colluders, victim=budget)
+        # One of each multiset of participants, as often as it was charged.
+        for name, count in self._rounds.items():
+            exposure = next(e for e in self._exposures if e.budgets_sha256 == name)
+            personal._rounds = personal._with(exposure, count)
+        return min(self.epsilon, personal.epsilon)
+
+    def _check(self, exposure: Exposure) -> None:
+        if not self._exposures:
+            return
+        if exposure.form != self._exposures[0].form:
+            raise ParameterError(
+                f"exposure must have the form of this run's rounds, {self._exposures[0].form}, got {exposure.form}"
             )
-        return name
+        if exposure.round and exposure.round != self.rounds + 1:
+            raise ParameterError(f"round must be {self.rounds + 1}, the next to be charged; got {exposure.round}")
+
+    def _with(self, exposure: Exposure, rounds: int) -> Counter[str]:
+        """Rounds by the name of their curves, with these added."""
+        name = exposure.budgets_sha256
+        if name not in self._curves and exposure.why_not_certified is None:
+            self._curves[name] = exposure.curves(self.delta, self._expected, self._colluders, self._victim)
+            self._uses = exposure.uses
+        return self._rounds + Counter({name: rounds})
+
+    @cached_property
+    def _composers(self) -> list[Composer]:
+        return [Composer(self.delta, uses * self._expected) for uses in self._uses]
 
     def _epsilon(self, rounds: Counter[str]) -> float:
         key = frozenset(rounds.items())
         if key not in self._known:
-            self._known[key] = min(
-                composer.epsilon([_times(self._curves[name][way], count) for name, count in rounds.items()])
-                for way, composer in enumerate(self._composers)
+            self._known[key] = (
+                min(
+                    composer.epsilon([_times(self._curves[name][way], count) for name, count in rounds.items()])
+                    for way, composer in enumerate(self._composers)
+                )
+                if rounds.keys() <= self._curves.keys()
+                else math.inf
             )
         return self._known[key]
 
 
 def _times(use: Use, rounds: int) -> Use:
     return use[0], use[1] * rounds
+
+
+def _method(exposure: Exposure) -> str:
+    return f"privacy blanket, {'continuous' if exposure.levels is None else f'{exposure.levels} levels'}"

@@ -1,52 +1,146 @@
-"""What ran in a round, as the accountant has to know it: no data, no values, no names."""
+"""Exposure: what one round reveals, as accountants consume it, logs keep it, and certificates come out of it again."""
 
 import hashlib
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.accounting.certificate.curve import Curve, check_levels, hiding_curve, honest_others
+from apes.accounting.certificate.top_b_first import LARGEST_SPARSE_BUDGET, sparse_curve
+from apes.checks import positive_array, whole
+from apes.errors import DataError, ParameterError
+from apes.mathematics.thresholds import MAX_LEVELS
 
-@dataclass(frozen=True)
-class Event:
-    """One round's release.
+Array = NDArray[np.float64]
+NEIGHBOURS = "replace-one-user"
+"""One user's data replaced by any other; the number of users and everybody's budget stay, and are public."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """One round's release: who took part, with which budgets, and what is charged for. No data, no values, no names.
 
     Attributes:
-        round: Number of the round, from 1.
-        mechanism: ``clip-laplace``, ``laplace`` or ``none``.
-        levels: Levels of a coded report; None for continuous reports.
+        budgets: Local budgets of those who took part, per coordinate and round, each in (0, inf).
+        charged: Coordinates of a report that are charged for: those in which two updates' reports can differ.
+        levels: Levels of coded reports in [2, 256], or None for continuous ones.
+        top_b_first: b, where every user sets all but b coordinates to zero before perturbing, in [1, charged]; or None.
+        round: Number of the round from 1; 0 where it has none.
+        dimensions: Coordinates of a report, each perturbed under the whole of its user's budget; 0 for ``charged``.
+        mechanism: Short name.
         clip: C, per coordinate.
-        users: How many took part.
-        dimensions: Coordinates of a report, each perturbed under the whole of its user's budget.
-        coordinates_from_data: How many of them are charged for: those in which two updates' reports can differ.
         shuffled: Whether reports of a coordinate were permuted (or counted) across users.
         sparsifier: ``top-b``, ``random-b``, ``threshold``, ``top-b-first`` or None.
-        budgets_sha256: Digest of the sorted local budgets of those who took part (little-endian float64).
-        smallest_budget: Smallest of them.
-        largest_budget: Largest of them.
-        neighbours: The relation a guarantee would be about: one user's data replaced, n public.
+        why_not_certified: Why no central guarantee covers it, or None.
     """
 
-    round: int
-    mechanism: str
-    levels: int | None
-    clip: float
-    users: int
-    dimensions: int
-    coordinates_from_data: int
-    shuffled: bool
-    sparsifier: str | None
-    budgets_sha256: str
-    smallest_budget: float
-    largest_budget: float
-    neighbours: str = "replace-one-user"
+    budgets: Array = field(repr=False)
+    charged: int
+    levels: int | None = MAX_LEVELS
+    top_b_first: int | None = None
+    round: int = 0
+    dimensions: int = 0
+    mechanism: str = "clip-laplace"
+    clip: float = 1.0
+    shuffled: bool = True
+    sparsifier: str | None = None
+    why_not_certified: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budgets", positive_array("budgets", self.budgets))
+        whole("dimensions", self.charged, 1)
+        check_levels(self.levels)
+        if self.top_b_first is not None:
+            whole("top_b_first", self.top_b_first, 1, self.charged)
+        if self.dimensions == 0:
+            object.__setattr__(self, "dimensions", self.charged)
+        if not self.shuffled and self.why_not_certified is None:
+            raise ParameterError("why_not_certified must say why, where nothing is shuffled; got None")
+
+    @cached_property
+    def budgets_sha256(self) -> str:
+        """Name of the multiset of budgets, without an order."""
+        return budgets_digest(self.budgets)
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """What all rounds of one run have in common."""
+        sizes = (self.dimensions, self.charged, self.levels, self.top_b_first)
+        return (*sizes, self.mechanism, self.clip, self.sparsifier)
+
+    @property
+    def uses(self) -> tuple[int, ...]:
+        """How many uses of a curve the round is, way by way; each way is a proof, and the smaller result holds."""
+        if self.top_b_first is None:
+            return (self.charged,)
+        # Two updates differ in at most 2 b coordinates; or, counted in couples, b uses of another curve.
+        return min(self.charged, 2 * self.top_b_first), self.top_b_first
+
+    def curves(
+        self, delta: float, rounds: int, colluders: int = 0, victim: float | None = None
+    ) -> list[tuple[Curve, int]]:
+        """The curves of the round and their uses, way by way.
+
+        Args:
+            delta: Of all rounds together, in (0, 1).
+            rounds: About how many there are.
+            colluders: Participants who tell the adversary what they reported.
+            victim: Budget of the user that the curves are about; by default the largest, which covers everybody: the
+                bound increases with the victim's budget (docs/proofs.md, 4). Whoever has more than the largest did
+                not take part.
+        """
+        largest = float(self.budgets.max())
+        own = largest if victim is None else min(victim, largest)
+        deltas = tuple(delta / (rounds * uses) for uses in self.uses)
+        ways = _curves(self.budgets.tobytes(), own, deltas, colluders, self.levels)
+        return [(curve, self.uses[counted]) for curve, counted in ways]
 
     def as_dict(self) -> dict[str, Any]:
-        """The event as plain values, for a line of JSON."""
-        return asdict(self)
+        """The exposure as plain values, for a line of JSON; the budgets by their digest, which names their file."""
+        plain = asdict(self)
+        del plain["budgets"]
+        return plain | {
+            "users": self.budgets.size,
+            "budgets_sha256": self.budgets_sha256,
+            "smallest_budget": float(self.budgets.min()),
+            "largest_budget": float(self.budgets.max()),
+            "neighbours": NEIGHBOURS,
+        }
+
+    @classmethod
+    def from_dict(cls, line: Mapping[str, Any], budgets: Array) -> "Exposure":
+        """Read a line of a log back, with the budgets that it names.
+
+        Raises:
+            DataError: If the budgets are not those that were charged.
+        """
+        derived = ("users", "budgets_sha256", "smallest_budget", "largest_budget", "neighbours")
+        exposure = cls(budgets, **{name: value for name, value in line.items() if name not in derived})
+        if exposure.as_dict() != dict(line):
+            raise DataError(f"round {line.get('round')} was charged for other budgets than those that were kept of it")
+        return exposure
 
 
-def budgets_digest(budgets: NDArray[np.float64]) -> str:
-    """SHA-256 of the sorted budgets: names a multiset of budgets without an order."""
+# Runs on the same people ask again and again.
+@lru_cache(maxsize=64)
+def _curves(
+    budgets: bytes, victim: float, deltas: tuple[float, ...], colluders: int, levels: int | None
+) -> tuple[tuple[Curve, int], ...]:
+    """The whole coordinate's curve and, where there are two ways, the one of couples; and which uses each counts."""
+    others = honest_others(np.frombuffer(budgets), colluders, levels)
+    plain = hiding_curve(victim, others, deltas[0], levels)
+    if len(deltas) == 1:
+        return ((plain, 0),)
+    if victim > LARGEST_SPARSE_BUDGET:
+        # The couple's curve is not computed there: whole coordinates are counted both ways.
+        return (plain, 0), (plain, 0)
+    return (plain, 0), (sparse_curve(victim, others, deltas[1], levels), 1)
+
+
+def budgets_digest(budgets: Array) -> str:
+    """SHA-256 of the sorted budgets (little-endian float64): names a multiset of budgets without an order."""
     return hashlib.sha256(np.sort(budgets).astype("<f8").tobytes()).hexdigest()

@@ -1,40 +1,66 @@
 """Certified guarantees: the answer of the accountant, with what it is about."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate.curve import check_delta, check_levels
-from apes.accounting.charges import Charges
+from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import composed_epsilon
+from apes.accounting.exposure import NEIGHBOURS, Exposure
 from apes.accounting.lower import lower_epsilon
-from apes.checks import whole
+from apes.checks import positive, whole
+from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
 
-NEIGHBOURS = "replace-one-user"
+
+def _everybody(budget: float) -> float:
+    return math.inf
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A proved central guarantee, for every user of the population.
+    """A proved central guarantee, for every user of the population; or the reason why there is none.
 
     Attributes:
-        epsilon: Certified, in nats, rounded up.
+        epsilon: Certified, in nats, rounded up; infinite where nothing is certified.
         delta: What it holds up to.
         neighbours: The relation: one user's data replaced by any other, the number of users public.
         level: ``coordinate``, ``user`` (all coordinates of one round) or ``rounds`` (all coordinates of all rounds).
         method: How it was proved.
         lower: What some dataset forces at the same delta: how tight epsilon is; 0 where none is known. Over many
             coordinates or rounds its own rounding is not bounded, so it is a measure, not a theorem.
+        why_not_certified: Why nothing is certified; None if something is.
+        account: Certified epsilon of a user with a given budget; see `of`.
     """
 
     epsilon: float
     delta: float
-    neighbours: str
-    level: str
-    method: str
-    lower: float
+    neighbours: str = NEIGHBOURS
+    level: str = "rounds"
+    method: str = ""
+    lower: float = 0.0
+    why_not_certified: str | None = None
+    account: Callable[[float], float] = field(default=_everybody, repr=False, compare=False)
+
+    def of(self, budget: float) -> "Guarantee":
+        """The guarantee of a user with this local budget: at most everybody's.
+
+        Args:
+            budget: Of somebody who took part, in (0, largest budget].
+        """
+        own = min(self.epsilon, self.account(positive("budget", budget)))
+        return replace(self, epsilon=own, lower=0.0, account=lambda other: own if other <= budget else math.inf)
+
+    def __str__(self) -> str:
+        if self.why_not_certified is not None:
+            return f"nothing central is certified: {self.why_not_certified}"
+        return (
+            f"epsilon {self.epsilon:.4g} at delta {self.delta:.3g}: whatever the analyzer does, what it learns about "
+            f"anybody changes by a factor of e^{self.epsilon:.4g} at most, unless the shuffler colludes with it"
+        )
 
 
 def certify(
@@ -45,7 +71,7 @@ def certify(
     rounds: int = 1,
     levels: int | None = MAX_LEVELS,
     colluders: int = 0,
-    chosen: int | None = None,
+    top_b_first: int | None = None,
 ) -> Guarantee:
     """Certify what the shuffled reports of a population reveal about any one of its users.
 
@@ -56,7 +82,7 @@ def certify(
         rounds: Rounds with the same participants, at least 1.
         levels: Levels of coded reports in [2, 256], or None for continuous Clip-Laplace.
         colluders: Users, apart from the victim, who tell the adversary what they reported.
-        chosen: b, where every user sets all but b coordinates to zero before perturbing (``s-apes-first``).
+        top_b_first: b, where every user sets all but b coordinates to zero before perturbing (``s-apes-first``).
 
     Returns:
         A guarantee for every user, whatever their budget.
@@ -68,28 +94,37 @@ def certify(
     >>> certify(np.full(1000, 0.5), delta=1e-6).epsilon < 0.04
     True
     """
-    epsilon = certified_epsilon(
-        budgets, delta=delta, dimensions=dimensions, rounds=rounds, levels=levels, colluders=colluders, chosen=chosen
-    )
-    level = "rounds" if rounds > 1 else "user" if dimensions > 1 else "coordinate"
-    method = f"privacy blanket, {'continuous' if levels is None else f'{levels} levels'}"
+    exposure = Exposure(budgets, dimensions, levels, top_b_first)
+    epsilon = certified_epsilon(exposure, delta, rounds, colluders)
     # The datasets that force a loss change every coordinate; what sparse updates force is not known.
-    lower = lower_epsilon(budgets, delta, levels, dimensions * rounds) if chosen is None else 0.0
-    return Guarantee(epsilon, delta, NEIGHBOURS, level, method, lower)
+    lower = lower_epsilon(exposure.budgets, delta, levels, dimensions * rounds) if top_b_first is None else 0.0
+
+    def personal(budget: float) -> float:
+        if not budget <= exposure.budgets.max():
+            raise ParameterError(f"budget must be in (0, {exposure.budgets.max():g}], that of a user; got {budget!r}")
+        return certified_epsilon(exposure, delta, rounds, colluders, victim=budget)
+
+    return Guarantee(
+        epsilon,
+        delta,
+        level="rounds" if rounds > 1 else "user" if dimensions > 1 else "coordinate",
+        method=f"privacy blanket, {'continuous' if levels is None else f'{levels} levels'}",
+        lower=lower,
+        account=personal,
+    )
 
 
 def certified_epsilon(
-    budgets: NDArray[np.float64],
-    *,
-    delta: float,
-    dimensions: int = 1,
-    rounds: int = 1,
-    levels: int | None = MAX_LEVELS,
-    colluders: int = 0,
-    chosen: int | None = None,
+    exposure: Exposure, delta: float, rounds: int = 1, colluders: int = 0, *, victim: float | None = None
 ) -> float:
-    """The epsilon of `certify` alone, for those who ask often: searches, audits, pictures."""
-    levels, delta = check_levels(levels), check_delta(delta)
-    charges, rounds = Charges(dimensions, chosen), whole("rounds", rounds, 1)
-    ways = charges.curves(budgets, colluders, delta, rounds, levels)
+    """The epsilon of `certify` alone, for those who ask often: searches, audits, pictures.
+
+    Args:
+        exposure: What a round reveals.
+        delta: In (0, 1).
+        rounds: Rounds with the same participants, at least 1.
+        colluders: Users who tell the adversary what they reported.
+        victim: Budget of the user that it is about; by default the largest, which covers everybody.
+    """
+    ways = exposure.curves(check_delta(delta), whole("rounds", rounds, 1), colluders, victim)
     return min(composed_epsilon(curve, delta, uses * rounds) for curve, uses in ways)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate.curve import check_delta, check_levels
-from apes.accounting.charges import Charges
+from apes.accounting.certificate.curve import check_delta
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon
-from apes.checks import positive, positive_array, whole
+from apes.checks import positive, whole
 from apes.errors import ParameterError
 from apes.mathematics.search import Point, Progress, Search
 
@@ -31,43 +31,30 @@ _POINTS = 12
 _REACH = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Goal:
     """What is to be reached.
 
     Attributes:
         epsilon: Largest certified central epsilon of a user over all rounds, in (0, inf).
         delta: In [1e-100, 1).
-        dimensions: Coordinates of a report.
         rounds: Rounds of training.
-        levels: Levels of coded reports, or None for continuous ones.
-        chosen: b, where every user sets all but b coordinates to zero before perturbing, or None.
+        exposure: What a round reveals; its budgets are replaced by those that are looked at.
     """
 
     epsilon: float
     delta: float
-    dimensions: int
     rounds: int
-    levels: int | None = 256
-    chosen: int | None = None
+    exposure: Exposure
 
     def __post_init__(self) -> None:
         positive("target_epsilon", self.epsilon)
         check_delta(self.delta)
-        Charges(self.dimensions, self.chosen)
         whole("rounds", self.rounds, 1)
-        check_levels(self.levels)
 
     def cost(self, budgets: Array) -> float:
         """Certified epsilon of these budgets."""
-        return certified_epsilon(
-            budgets,
-            delta=self.delta,
-            dimensions=self.dimensions,
-            rounds=self.rounds,
-            levels=self.levels,
-            chosen=self.chosen,
-        )
+        return certified_epsilon(replace(self.exposure, budgets=budgets), self.delta, self.rounds)
 
 
 @dataclass(frozen=True)
@@ -89,15 +76,15 @@ def _quiet(done: int, total: int) -> None:
     """Tell nobody."""
 
 
-def largest_cap(budgets: Array, goal: Goal, progress: Progress = _quiet) -> Answer:
+def largest_cap(goal: Goal, progress: Progress = _quiet) -> Answer:
     """Largest cap on budgets that reaches the goal; those above it are lowered to it.
 
     Guarantee:
         The cap reaches the goal. If it is below the largest budget, another one less than 0.11 % above it does not;
         epsilon increases with the cap, so nor does any larger one.
     """
-    budgets = positive_array("budgets", budgets)
-    search = Search(cap_cost(budgets, goal), goal.epsilon, _PRECISION, progress)
+    budgets = goal.exposure.budgets
+    search = Search(cap_cost(goal), goal.epsilon, _PRECISION, progress)
     unsafe = search.at(float(budgets.max()))
     if search.is_safe(unsafe):
         return _checked(unsafe, goal)
@@ -133,30 +120,29 @@ def fewest_users(population: Callable[[int], Array], goal: Goal, progress: Progr
     return _checked(search.close_in(found, unsafe), goal)
 
 
-def most_rounds(budgets: Array, goal: Goal, progress: Progress = _quiet) -> Answer:
+def most_rounds(goal: Goal, progress: Progress = _quiet) -> Answer:
     """Most rounds that reach the goal, everybody taking part in each; 10^6 if that many do.
 
     Guarantee:
         That many rounds reach the goal, and one more does not.
     """
-    budgets = positive_array("budgets", budgets)
-    search = Search(rounds_cost(budgets, goal), goal.epsilon, None, progress)
+    search = Search(rounds_cost(goal), goal.epsilon, None, progress)
     first = search.at(1)
     if not search.is_safe(first):
-        return Answer(None, None, _why_no_round(budgets, goal, first.cost, progress))
+        return Answer(None, None, _why_no_round(goal, first.cost, progress))
     safe, unsafe = search.bracket(first, _MOST_ROUNDS)
     return _checked(safe if unsafe is None else search.close_in(safe, unsafe), goal)
 
 
-def _why_no_round(budgets: Array, goal: Goal, cost: float, progress: Progress) -> str:
-    cap = largest_cap(budgets, replace(goal, rounds=1), progress).value
+def _why_no_round(goal: Goal, cost: float, progress: Progress) -> str:
+    cap = largest_cap(replace(goal, rounds=1), progress).value
     remedy = "find more users" if cap is None else f"cap the budgets at {cap:.3g}, or find more users"
     return f"one round alone costs {cost:.3g}: {remedy}"
 
 
-def cap_cost(budgets: Array, goal: Goal) -> Callable[[float], float]:
+def cap_cost(goal: Goal) -> Callable[[float], float]:
     """Certified epsilon as a function of the cap on budgets."""
-    return lambda cap: goal.cost(np.minimum(budgets, cap))
+    return lambda cap: goal.cost(np.minimum(goal.exposure.budgets, cap))
 
 
 def users_cost(population: Callable[[int], Array], goal: Goal) -> Callable[[float], float]:
@@ -164,13 +150,13 @@ def users_cost(population: Callable[[int], Array], goal: Goal) -> Callable[[floa
     return lambda users: goal.cost(population(int(users)))
 
 
-def rounds_cost(budgets: Array, goal: Goal) -> Callable[[float], float]:
+def rounds_cost(goal: Goal) -> Callable[[float], float]:
     """Certified epsilon as a function of the number of rounds."""
-    return lambda rounds: replace(goal, rounds=int(rounds)).cost(budgets)
+    return lambda rounds: replace(goal, rounds=int(rounds)).cost(goal.exposure.budgets)
 
 
 @dataclass(frozen=True)
-class Curve:
+class CostCurve:
     """Certified epsilon at a dozen places around an answer, in increasing order.
 
     Attributes:
@@ -184,7 +170,7 @@ class Curve:
 
 def curve_around(
     cost: Callable[[float], float], middle: float, most: float, *, is_whole: bool, progress: Progress = _quiet
-) -> Curve:
+) -> CostCurve:
     """Certify a dozen places, evenly on a logarithmic scale, from an eighth of the middle to eight times as much.
 
     Args:
@@ -201,7 +187,7 @@ def curve_around(
     for place in places.tolist():
         epsilons.append(cost(place))
         progress(len(epsilons), places.size)
-    return Curve(tuple(places.tolist()), tuple(epsilons))
+    return CostCurve(tuple(places.tolist()), tuple(epsilons))
 
 
 def _checked(point: Point, goal: Goal) -> Answer:

@@ -12,27 +12,25 @@ proves no privacy.
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon
 from apes.analyzer.expected import law_at_zero, pooled_channel
 from apes.audit.attack import CONFIDENCE, Attack, audited_epsilon, error_rates
 from apes.checks import positive_array, whole
-from apes.client.pipeline import Client
-from apes.client.randomizer import CodedClipLaplace
 from apes.errors import ProtocolError
 from apes.mathematics.levels import level_probabilities
 from apes.mathematics.randomness import SimulationSource
 from apes.mathematics.thresholds import MAX_LEVELS
 from apes.messages import CountedBatch
-from apes.population import InMemoryPopulation, UserBlock
-from apes.shuffler.shuffle import LevelCounter
-from apes.training.train import BlockQueue, collect, quiet_blas
+from apes.population import Examples, People, UserBlock
+from apes.terms.terms import Terms
+from apes.training.round import Workers, run_round
 
 Array = NDArray[np.float64]
 _CLIP = 1.0
@@ -44,7 +42,7 @@ _COORDINATES_AT_ONCE = 8192
 _MOST_DIMENSIONS = 2**15
 # Chunks of the first world are rounds 0 to 2^23 - 1, those of the second the rest of the 2^24 there are.
 _MOST_TRIALS = 2**23
-# Scores of single coordinates that are kept a world: 32 MB.
+# Scores of single coordinates that are kept per world: 32 MB.
 _MOST_SCORES = 2**22
 _TINY = 1e-300
 # A law below it is taken as this; the score is then not quite the best one, and as valid.
@@ -56,7 +54,7 @@ class AuditResult:
     """What an attack achieved, beside what was certified.
 
     Attributes:
-        trials: Simulated rounds a world; half of them chose the attack's thresholds, the others tested it.
+        trials: Simulated rounds per world; half of them chose the attack's thresholds, the others tested it.
         dimensions: Coordinates of a report; every coordinate of every trial is a trial of the coordinate level.
         delta: Of the certificates and of the audit.
         confidence: Chance that both audited figures are true lower bounds, at least. The chance of error is split
@@ -123,11 +121,9 @@ def audit(
     whole("seed", seed, 0, 2**64 - 1)
     if progress is not None:
         progress(0, 2 * trials * dimensions)
-    coordinate = certified_epsilon(budgets, delta=delta, levels=levels)
-    user = certified_epsilon(budgets, delta=delta, dimensions=dimensions, levels=levels)
+    coordinate, user = (certified_epsilon(Exposure(budgets, d, levels), delta) for d in (1, dimensions))
     attacked = _Attacked(budgets, levels, seed)
-    with quiet_blas():
-        one, other = (_world(attacked, world, trials, dimensions, progress) for world in (0, 1))
+    one, other = (_world(attacked, world, trials, dimensions, progress) for world in (0, 1))
     return AuditResult(
         trials=trials,
         dimensions=dimensions,
@@ -150,12 +146,12 @@ class _Attacked:
     levels: int
     seed: int
 
-    def population(self, world: int) -> InMemoryPopulation:
+    def population(self, world: int) -> People:
         """The victim at the upper end in world 0, at the lower one in world 1; the others at 0."""
         n = self.budgets.size
         position = np.zeros((n, 1), dtype=np.float32)
         position[self._victim] = _BEYOND * _CLIP * (1 - 2 * world)
-        return InMemoryPopulation(position, np.zeros(n, dtype=np.uint8), np.arange(n + 1), self.budgets)
+        return People(position, np.zeros(n, dtype=np.uint8), np.arange(n + 1), self.budgets)
 
     def likelihoods(self) -> Array:
         """Weights (levels, 2) of a report in the likelihood of each world.
@@ -196,15 +192,12 @@ def _world(
 def _batches(attacked: _Attacked, world: int, trials: int, dimensions: int) -> Iterator[CountedBatch]:
     """What the analyzer sees: trials stand side by side as the coordinates of wide reports."""
     population = attacked.population(world)
-    client = Client(_Constant(), CodedClipLaplace(_CLIP, attacked.levels))
+    terms, workers = Terms(clip=_CLIP, levels=attacked.levels), Workers(users_at_once=_USERS_AT_ONCE)
     at_once = max(1, _COORDINATES_AT_ONCE // dimensions)
     for chunk in range(math.ceil(trials / at_once)):
-        width = min(at_once, trials - chunk * at_once) * dimensions
+        model = _Constant(min(at_once, trials - chunk * at_once) * dimensions)
         source = SimulationSource(attacked.seed, world * _MOST_TRIALS + chunk)
-        counter = LevelCounter(attacked.budgets.size, width, attacked.levels, source)
-        blocks = BlockQueue(population, _USERS_AT_ONCE)
-        weights = np.zeros((1, width), dtype=np.float32)
-        batch = collect(client, counter, weights, blocks, source, os.cpu_count() or 1)
+        batch = run_round(terms, model, model.start(), population, source, workers=workers)
         if not isinstance(batch, CountedBatch):
             raise ProtocolError("the audit attacks counts; the shuffler released something else")
         yield batch
@@ -212,10 +205,22 @@ def _batches(attacked: _Attacked, world: int, trials: int, dimensions: int) -> I
 
 @dataclass(frozen=True)
 class _Constant:
-    """An updater for users who hold one number each: it is every coordinate of their update."""
+    """A model for users who hold one number each: it is every coordinate of their update."""
+
+    dimensions: int
+    digest = "constant"
+
+    def start(self) -> Array:
+        return np.zeros(self.dimensions)
 
     def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> "_Repeated":
         return _Repeated(block.features)
+
+    def updates(self, weights: NDArray[np.float32], block: UserBlock) -> NDArray[np.float32]:
+        return np.repeat(block.features, self.dimensions, axis=1)
+
+    def evaluate(self, weights: Array, examples: Examples) -> tuple[float | None, float]:
+        return None, 0.0
 
 
 @dataclass(frozen=True, eq=False)

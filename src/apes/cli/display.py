@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from apes.data import Dataset, load
-from apes.terms.plan import Plan
-from apes.training.analysis import RoundMetrics
+from apes.terms.simulation import Simulation
+from apes.training.run import RoundMetrics
 
 console = Console(stderr=True)
 _USERS_SHOWN = 20
@@ -32,10 +32,10 @@ def steps(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
 
 
-def dataset(plan: Plan, data_dir: Path | None) -> Dataset:
-    """Load a plan's data, with a bar if it has to be made."""
+def dataset(simulation: Simulation, data_dir: Path | None) -> Dataset:
+    """Load a simulation's data, with a bar if it has to be made."""
     with steps("making the digits", "images") as progress:
-        return load(plan.data, data_dir=data_dir, normalise=plan.normalise, progress=progress)
+        return load(simulation.data, data_dir=data_dir, normalise=simulation.normalise, progress=progress)
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[Rou
         task = progress.add_task(what, total=rounds, completed=done, state=first)
 
         def show(last: RoundMetrics) -> None:
-            state = f"accuracy {100 * last.accuracy:.2f} %  loss {last.loss:.3f}"
+            state = "" if last.accuracy is None else f"accuracy {100 * last.accuracy:.2f} %  loss {last.loss:.3f}"
             if last.epsilon is not None:
                 state += f"  epsilon {last.epsilon:.3g}"
             progress.update(task, completed=last.round, state=state)
@@ -99,7 +99,7 @@ def account(answer: dict[str, Any]) -> None:
     console.print(table)
     local = answer["local"]
     console.print(
-        f"Local, largest budget, one round: {local['dimension']:.4g} a coordinate, {local['user']:,.4g} a user; "
+        f"Local, largest budget, one round: {local['dimension']:.4g} per coordinate, {local['user']:,.4g} per user; "
         f"{local['user_top_b']:,.4g} if top-b keeps a fifth"
     )
     console.print("Published figures are not proved for different budgets: docs/published-bounds.md")
@@ -116,7 +116,7 @@ def account(answer: dict[str, Any]) -> None:
     )
 
 
-def trade(answer: dict[str, Any]) -> None:
+def level_choice(answer: dict[str, Any]) -> None:
     """Print what each number of levels comes to under a target."""
     target, clips = answer["target"], answer["clips"]
     table = Table(
@@ -143,7 +143,7 @@ def summary(result: dict[str, Any]) -> None:
         "test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})",
         "trained": f"{result['framework']} on {result['data']}: {result['users']:,} users, "
         f"{result['dimensions']:,} coordinates, {result['rounds']} rounds",
-        "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s a round, "
+        "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s per round, "
         f"{result['peak_memory_mb']:.0f} MB at the peak",
         "central privacy": _central_privacy(result["certified"]),
         "local privacy": _local_privacy(result["framework"], **result["local_epsilon"]),
@@ -191,8 +191,8 @@ def _local_privacy(framework: str, coordinate: list[float], user: list[float]) -
     if framework == "non-private":
         return "none: updates are averaged as they are"
     return (
-        f"epsilon {coordinate[0]:.3g} to {coordinate[1]:.3g} a coordinate and round, by each user's budget "
-        f"({user[0]:,.4g} to {user[1]:,.4g} a user and round)"
+        f"epsilon {coordinate[0]:.3g} to {coordinate[1]:.3g} per coordinate and round, by each user's budget "
+        f"({user[0]:,.4g} to {user[1]:,.4g} per user and round)"
     )
 
 

@@ -1,16 +1,17 @@
-"""Command-line options made from the plan's fields, so that the two cannot drift apart."""
+"""Command-line options made from the fields of plan and simulation, so that the two cannot drift apart."""
 
 import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, Field, asdict, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, fields
 from typing import Annotated, Any
 
 import typer
 
 from apes.data import NAMES
-from apes.errors import ParameterError
+from apes.errors import DataError, ParameterError
 from apes.terms.frameworks import FRAMEWORKS
 from apes.terms.plan import Plan
+from apes.terms.simulation import Simulation
 
 _HELP = {
     "framework": f"One of {', '.join(FRAMEWORKS)}.",
@@ -38,21 +39,52 @@ _HELP = {
     "seed": "Seed of the simulation.",
 }
 _TYPES = {"int": int, "float": float, "str": str}
+# A mechanism of a stranger's is an object: it comes through Python only.
+_FIELDS: dict[str, Field[Any]] = {
+    field.name: field for kind in (Simulation, Plan) for field in fields(kind) if field.name != "mechanism"
+}
 
 
-def with_plan_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one option for each field of the plan.
+@dataclass(frozen=True)
+class Choices:
+    """What was chosen on the command line, or in an earlier run.
+
+    Attributes:
+        plan: Terms, schedule, seed.
+        simulation: Made-up people and what they train.
+    """
+
+    plan: Plan
+    simulation: Simulation
+
+    @classmethod
+    def of(cls, choices: dict[str, Any]) -> "Choices":
+        """Each choice goes where it belongs; the seed to both."""
+        parts = (
+            {name: value for name, value in choices.items() if name in {field.name for field in fields(kind)}}
+            for kind in (Plan, Simulation)
+        )
+        of_plan, of_simulation = parts
+        return cls(Plan(**of_plan), Simulation(**of_simulation))
+
+    def as_dict(self) -> dict[str, Any]:
+        """All choices as plain values."""
+        everything = {**asdict(self.simulation), **self.plan.as_dict()}
+        return {name: everything[name] for name in _FIELDS}
+
+
+def with_choices(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one option for each field of plan and simulation.
 
     The command is called with ``choices``, the options that were given, and with its own parameters.
     """
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "choices"]
-    names = [field.name for field in fields(Plan)]
 
     def run(**given: Any) -> None:
-        choices = {name: given.pop(name) for name in names}
+        choices = {name: given.pop(name) for name in _FIELDS}
         command(choices={name: value for name, value in choices.items() if value is not None}, **given)
 
-    parameters = [_parameter(field) for field in fields(Plan)]
+    parameters = [_parameter(field) for field in _FIELDS.values()]
     parameters += [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
     run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -61,17 +93,20 @@ def with_plan_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def make_plan(choices: dict[str, Any], earlier: Plan | None) -> Plan:
-    """The plan of the given choices; with an earlier plan, that one, which they must not contradict."""
+def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = None) -> Choices:
+    """The given choices; with those of an earlier run, those, which they must not contradict."""
     choices = dict(choices)
     if str(choices.get("levels", "")).isdigit():
         choices["levels"] = int(choices["levels"])
     if earlier is None:
-        return Plan(**choices)
+        return Choices.of(choices)
     for name, value in choices.items():
-        if value != asdict(earlier)[name]:
-            raise ParameterError(f"{name} must be {asdict(earlier)[name]!r} to resume this run, got {value!r}")
-    return earlier
+        if value != earlier.get(name):
+            raise ParameterError(f"{name} must be {earlier.get(name)!r} to resume this run, got {value!r}")
+    try:
+        return Choices.of(dict(earlier))
+    except TypeError as error:
+        raise DataError(f"the run was started with choices that are not known here: {error}") from None
 
 
 def _parameter(field: Field[Any]) -> inspect.Parameter:

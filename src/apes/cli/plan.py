@@ -1,12 +1,15 @@
-"""What `apes plan` does between its options and its output: search, draw, put into words."""
+"""The command plan: which cap, users, rounds or levels reach a target; search, draw, put into words."""
 
+import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
 from apes.accounting.planner import (
@@ -24,13 +27,71 @@ from apes.accounting.planner import (
 from apes.budgets import make_budgets
 from apes.checks import positive
 from apes.cli import display
-from apes.cli.plots.pictures import draw_plan, draw_trade
+from apes.cli.plots.pictures import draw_level_choice, draw_plan
+from apes.cli.population import (
+    Budgets,
+    Dimensions,
+    FrameworkName,
+    Keep,
+    Levels,
+    Plot,
+    Seed,
+    SparsifierName,
+    Users,
+    certified_terms,
+    exposure_of,
+)
+from apes.cli.shared import Json, says_what_went_wrong
 from apes.errors import ParameterError
 from apes.mathematics.search import Progress
-from apes.terms.level_choice import Offer, Trade, trade_levels
-from apes.terms.plan import Plan
+from apes.terms.level_choice import LevelChoice, Offer, choose_levels
 
+Array = NDArray[np.float64]
 LEVELS = "levels"
+
+
+@says_what_went_wrong
+def plan_command(
+    target_epsilon: Annotated[float, typer.Option(help="Largest certified epsilon of a user over all rounds.")],
+    delta: Annotated[float, typer.Option(help="Delta of the guarantee.")],
+    solve: Annotated[str, typer.Option(help="What to find: cap (on budgets), users, rounds, or levels (of reports).")],
+    budgets: Budgets = "uniform2",
+    users: Users = 10_000,
+    dimensions: Dimensions = 7850,
+    rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,
+    levels: Levels = "256",
+    clip: Annotated[str | None, typer.Option(help="Clip bounds C[,C2,...] to state errors for, with levels.")] = None,
+    framework: FrameworkName = "apes",
+    sparsifier: SparsifierName = None,
+    keep: Keep = None,
+    seed: Seed = 1,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."""
+    terms = certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep)
+    clips = parse_clips(clip)
+    exposure = exposure_of(terms, budgets, users, seed, dimensions)
+    goal = Goal(target_epsilon, delta, rounds, exposure)
+    if clips and solve != LEVELS:
+        raise ParameterError(f"clip must be left out unless levels are solved for; got {clip!r}")
+    if solve == LEVELS and exposure.sparsifier is not None and exposure.top_b_first is None:
+        raise ParameterError(f"framework must be one without padding to solve for levels; got {framework!r}")
+    began = time.perf_counter()
+    if solve == LEVELS:
+        choice = find_levels(goal, clips, plot)
+        result, words = choice_as_dict(choice, goal, clips), levels_in_words(choice)
+        display.level_choice(result)
+    else:
+        dial = make_dial(solve, goal, lambda size: make_budgets(budgets, size, seed), budgets)
+        answer = find(dial, solve, goal, plot)
+        result = answer_as_dict(answer, solve, goal)
+        words = "" if answer.value is None else dial.words.format(answer.value)
+    result["seconds"] = time.perf_counter() - began
+    typer.echo(json.dumps(result) if as_json else in_words(result, words))
+    if not result["feasible"]:
+        raise typer.Exit(1)
+
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,54 +115,47 @@ class Dial:
     words: str
 
 
-def make_dial(solve: str, plan: Plan, goal: Goal) -> Dial:
-    """The dial for what is to be solved for: cap, users or rounds."""
-    makers = {"cap": _cap_dial, "users": _users_dial, "rounds": _rounds_dial}
-    if solve not in makers:
-        raise ParameterError(f"solve must be one of {', '.join([*makers, LEVELS])}; got {solve!r}")
-    return makers[solve](plan, goal)
+def make_dial(solve: str, goal: Goal, population: Callable[[int], Array], law: str) -> Dial:
+    """The dial for what is to be solved for: cap, users or rounds.
 
-
-def _cap_dial(plan: Plan, goal: Goal) -> Dial:
-    budgets = plan.population_budgets()
-    highest = float(budgets.max())
-    return Dial(
-        lambda progress: largest_cap(budgets, goal, progress),
-        cap_cost(budgets, goal),
-        highest / 8,
-        highest,
-        is_whole=False,
-        words="cap budgets at {:.4g}",
-    )
-
-
-def _users_dial(plan: Plan, goal: Goal) -> Dial:
-    if plan.budgets.startswith("file:"):
-        raise ParameterError(f"budgets must be a law to solve for users: a file holds so many; got {plan.budgets!r}")
-
-    def population(users: int) -> NDArray[np.float64]:
-        return make_budgets(plan.budgets, users, plan.seed)
-
-    return Dial(
-        lambda progress: fewest_users(population, goal, progress),
-        users_cost(population, goal),
-        plan.users,
-        MOST_USERS,
-        is_whole=True,
-        words="{:,.0f} users are enough",
-    )
-
-
-def _rounds_dial(plan: Plan, goal: Goal) -> Dial:
-    budgets = plan.population_budgets()
-    return Dial(
-        lambda progress: most_rounds(budgets, goal, progress),
-        rounds_cost(budgets, goal),
-        1,
-        math.inf,
-        is_whole=True,
-        words="{:,.0f} rounds fit",
-    )
+    Args:
+        solve: Its name.
+        goal: What is to be reached.
+        population: Budgets of so many users.
+        law: What they are drawn from, as on the command line.
+    """
+    highest = float(goal.exposure.budgets.max())
+    dials = {
+        "cap": Dial(
+            lambda progress: largest_cap(goal, progress),
+            cap_cost(goal),
+            highest / 8,
+            highest,
+            is_whole=False,
+            words="cap budgets at {:.4g}",
+        ),
+        "users": Dial(
+            lambda progress: fewest_users(population, goal, progress),
+            users_cost(population, goal),
+            goal.exposure.budgets.size,
+            MOST_USERS,
+            is_whole=True,
+            words="{:,.0f} users are enough",
+        ),
+        "rounds": Dial(
+            lambda progress: most_rounds(goal, progress),
+            rounds_cost(goal),
+            1,
+            math.inf,
+            is_whole=True,
+            words="{:,.0f} rounds fit",
+        ),
+    }
+    if solve not in dials:
+        raise ParameterError(f"solve must be one of {', '.join([*dials, LEVELS])}; got {solve!r}")
+    if solve == "users" and law.startswith("file:"):
+        raise ParameterError(f"budgets must be a law to solve for users: a file holds so many; got {law!r}")
+    return dials[solve]
 
 
 def find(dial: Dial, solve: str, goal: Goal, plot: Path | None) -> Answer:
@@ -117,14 +171,14 @@ def find(dial: Dial, solve: str, goal: Goal, plot: Path | None) -> Answer:
     return answer
 
 
-def find_levels(plan: Plan, goal: Goal, clips: Sequence[float], plot: Path | None) -> Trade:
+def find_levels(goal: Goal, clips: Sequence[float], plot: Path | None) -> LevelChoice:
     """Compare numbers of levels with a bar, and draw a picture if one is asked for."""
     with display.steps("comparing levels", "%") as progress:
         progress(0, 100)
-        trade = trade_levels(plan.population_budgets(), goal, progress)
+        choice = choose_levels(goal, progress)
     if plot is not None:
-        draw_trade(trade, goal, clips, plot)
-    return trade
+        draw_level_choice(choice, goal, clips, plot)
+    return choice
 
 
 def parse_clips(text: str | None) -> list[float]:
@@ -148,12 +202,12 @@ def answer_as_dict(answer: Answer, solve: str, goal: Goal) -> dict[str, Any]:
     }
 
 
-def trade_as_dict(trade: Trade, goal: Goal, clips: Sequence[float]) -> dict[str, Any]:
-    """A trade as plain values: the answer, and one entry a number of levels."""
-    best = trade.best
+def choice_as_dict(choice: LevelChoice, goal: Goal, clips: Sequence[float]) -> dict[str, Any]:
+    """A choice of levels as plain values: the answer, and one entry per number of levels."""
+    best = choice.best
     answer = Answer(None if best.cap is None else best.levels, best.epsilon, best.advice)
-    absolute = trade.errors(clips).tolist() if clips else [[] for _ in trade.offers]
-    offers = [_offer_as_dict(offer, errors) for offer, errors in zip(trade.offers, absolute, strict=True)]
+    absolute = choice.errors(clips).tolist() if clips else [[] for _ in choice.offers]
+    offers = [_offer_as_dict(offer, errors) for offer, errors in zip(choice.offers, absolute, strict=True)]
     return answer_as_dict(answer, LEVELS, goal) | {"cap": best.cap, "clips": list(clips), "trade": offers}
 
 
@@ -172,7 +226,7 @@ def in_words(answer: dict[str, Any], words: str) -> str:
     return f"{words}: certified epsilon {epsilon:.4g} at delta {target['delta']:g} for every user"
 
 
-def levels_in_words(trade: Trade) -> str:
-    """The best offer of a trade, in words."""
-    best = trade.best
+def levels_in_words(choice: LevelChoice) -> str:
+    """The best offer, in words."""
+    best = choice.best
     return f"{best.levels} levels, budgets capped at {best.cap:.4g}, leave the smallest error" if best.cap else ""

@@ -5,7 +5,7 @@ too large for budgets a coordinate; what its text describes is built here.
 
 Top-b looks at all of a user's coordinates at once, so its output is not a product over coordinates and the central
 certificate does not cover it. A fixed public threshold acts on each report alone and alike for everyone, so it is
-post-processing of APES and inherits its certificate (theory, section 7). A random choice is not made from data: given
+post-processing of APES and inherits its certificate (docs/proofs.md, 9). A random choice is not made from data: given
 it, the result is APES on updates with zeros in the other coordinates, and only b coordinates count (docs/proofs.md, 9).
 """
 
@@ -49,7 +49,7 @@ class Sparsifier(Protocol):
         ...
 
 
-class DeviceSparsifier(Protocol):
+class DeviceSparsifier(Sparsifier, Protocol):
     """A sparsifier with a central certificate, on a device's own randomness."""
 
     def draw_on_device(

@@ -1,4 +1,4 @@
-"""Choice before perturbation: a user keeps the b largest coordinates of the update and sets the others to zero.
+"""Top-b-first: a user keeps the b largest coordinates of the update and sets the others to zero, before perturbing.
 
 Everything is perturbed afterwards, zeros included, so what leaves is an APES report of all d coordinates. Two updates
 of a user then differ in at most 2 b coordinates, whatever the data (docs/proofs.md, 10 and 11).
@@ -7,49 +7,37 @@ The choice looks at data, and how long a device takes can be seen. So it takes t
 b-th largest size is built bit by bit, each bit from a count over all coordinates.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from apes.checks import whole
 from apes.errors import ParameterError
 from apes.mathematics.compiled import compiled
-from apes.models.updates import PreparedUpdate, Updater
-from apes.population import UserBlock
+from apes.models.model import PreparedUpdate
 
 # Without its sign, a float32 number's bits order as the number does.
 _SIZE = np.uint32(0x7FFFFFFF)
 _BITS = 31
 
 
-@dataclass(frozen=True)
-class LargestCoordinates:
-    """Another updater's updates, with all but b coordinates of every user set to zero.
+def top_b_first(update: PreparedUpdate, b: int, shape: tuple[int, int]) -> PreparedUpdate:
+    """The same updates, with all but b coordinates of every user set to zero.
 
     Args:
-        updater: Whose updates.
-        b: How many coordinates a user keeps, at least 1.
+        update: Whose updates.
+        b: How many coordinates a user keeps, in [1, coordinates].
+        shape: Users and coordinates.
 
     Guarantee:
         At most b coordinates of every user's update are not zero, whatever data and model are, NaN and infinities
         included.
     """
-
-    updater: Updater
-    b: int
-
-    def __post_init__(self) -> None:
-        whole("b", self.b, 1)
-
-    def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
-        """Prepare the updates of a block of users at the model ``weights`` (classes, features + 1)."""
-        if self.b > weights.size:
-            raise ParameterError(f"b must be in [1, {weights.size}], the number of coordinates; got {self.b}")
-        return _Largest(self.updater.prepare(weights, block), self.b, (block.budgets.size, weights.size))
+    if whole("b", b, 1) > shape[1]:
+        raise ParameterError(f"b must be in [1, {shape[1]}], the number of coordinates; got {b}")
+    return _TopB(update, b, shape)
 
 
-class _Largest:
+class _TopB:
     """Sparse updates of a block; the choice needs all coordinates, so asked for a part it keeps them all."""
 
     def __init__(self, dense: PreparedUpdate, b: int, shape: tuple[int, int]) -> None:

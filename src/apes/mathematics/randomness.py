@@ -38,6 +38,8 @@ class Purpose(IntEnum):
     CHOICE = 2
     SHUFFLE = 3
     BUDGETS = 4
+    FOREIGN = 5
+    FOREIGN_PADDING = 6
 
 
 @inlined

@@ -13,21 +13,25 @@ from typing import Any
 import numpy as np
 
 from apes.accounting.account import published_figures
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon
 from apes.accounting.lower import lower_epsilon
 from apes.analyzer.calibrator import mean_report
 from apes.analyzer.expected import continuous_response
 from apes.budgets import make_budgets
+from apes.client.clip import clip_updates
 from apes.data import Dataset, load
 from apes.errors import DataError
 from apes.mathematics.randomness import SimulationSource
-from apes.models.logistic import LogisticRegression
 from apes.storage.files import write_bytes
 from apes.storage.version import __version__
 from apes.terms.plan import Plan
-from apes.training.train import BlockQueue, collect, quiet_blas, spread, train
+from apes.terms.simulation import Simulation
+from apes.training.round import run_round
+from apes.training.train import train
 
 Values = dict[str, Any]
+_USERS_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
@@ -113,19 +117,31 @@ def _load(name: str, data_dir: Path | None, normalise: str) -> Dataset:
     return load(name, data_dir=data_dir, normalise=normalise)
 
 
+def _chosen(arguments: Values) -> tuple[Plan, Simulation]:
+    """The plan and the made-up people of a part's arguments."""
+    plan, simulation = (
+        {name: value for name, value in arguments.items() if name in kind.__dataclass_fields__}
+        for kind in (Plan, Simulation)
+    )
+    return Plan(**plan), Simulation(**simulation)
+
+
 def _train(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
     """Train a model; the certified guarantee of the run is that of its plan."""
-    plan = Plan(**arguments)
-    dataset = workshop.dataset(plan.data, plan.normalise)
+    plan, simulation = _chosen(arguments)
+    dataset = workshop.dataset(simulation.data, simulation.normalise)
     # Continuous reports are added up, not permuted: the same means in half the time.
     result = train(
-        plan, dataset, only_sums=True, after_round=lambda progress: tell(len(progress.metrics) / plan.rounds)
+        simulation.model(dataset),
+        simulation.people(dataset),
+        plan,
+        only_sums=True,
+        after_round=lambda progress: tell(progress.rounds / plan.rounds),
     )
     return {
         "accuracy": result.accuracy,
         "loss": result.metrics[-1].loss,
         "accuracy_by_round": [entry.accuracy for entry in result.metrics],
-        "learning_rate": plan.optimizer(result.population_budgets).learning_rate,
         "data": dataset.provenance,
     }
 
@@ -136,8 +152,8 @@ def _bounds(workshop: Workshop, arguments: Values, tell: Callable[[float], None]
     delta = math.tanh(float(budgets.max()) / 2) * arguments["delta_s"]
     published = published_figures(budgets, arguments["delta_s"], 1)
     return {
-        "certified": certified_epsilon(budgets, delta=delta, levels=256),
-        "certified_continuous": certified_epsilon(budgets, delta=delta, levels=None),
+        "certified": certified_epsilon(Exposure(budgets, 1), delta),
+        "certified_continuous": certified_epsilon(Exposure(budgets, 1, None), delta),
         "lower": lower_epsilon(budgets, delta, 256),
         "published": {name: value for name, value in published.items() if not name.startswith("user_")},
         "largest": float(budgets.max()),
@@ -148,27 +164,21 @@ def _bounds(workshop: Workshop, arguments: Values, tell: Callable[[float], None]
 def _user_level(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
     """Certified user-level figures of a law, one round and all rounds."""
     budgets = make_budgets(arguments["budgets"], arguments["users"], arguments["seed"])
-    asked = {"delta": arguments["delta"], "dimensions": arguments["dimensions"], "chosen": arguments.get("chosen")}
-    figures = [certified_epsilon(budgets, rounds=rounds, **asked) for rounds in (1, arguments["rounds"])]
+    exposure = Exposure(budgets, arguments["dimensions"], top_b_first=arguments.get("chosen"))
+    figures = [certified_epsilon(exposure, arguments["delta"], rounds) for rounds in (1, arguments["rounds"])]
     return {"round": figures[0], "total": figures[1]}
 
 
 def _calibration(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
     """Mean report less the expected report of the mean update, coordinate by coordinate, in the first round."""
-    plan = Plan(**arguments)
-    dataset = workshop.dataset(plan.data, plan.normalise)
-    model = LogisticRegression(dataset.train_images.shape[1], dataset.classes)
-    population, source = spread(plan, dataset), SimulationSource(plan.seed, 1)
-    weights, client = model.shaped(model.start()), plan.client(model.dimensions)
-    collector = plan.collector(model.dimensions, source)
-    with quiet_blas():
-        batch = collect(client, collector, weights, BlockQueue(population, 128), source, 1)
-        mean = np.zeros(model.dimensions)
-        for start, stop in BlockQueue(population, 128):
-            update = client.updater.prepare(weights, population.block(start, stop))
-            scratch = np.empty((stop - start) * model.dimensions, dtype=np.float32)
-            values = update.coordinates(0, model.dimensions, scratch)
-            mean += np.clip(values, -plan.clip, plan.clip).sum(axis=0, dtype=np.float64) / plan.users
+    plan, simulation = _chosen(arguments)
+    dataset = workshop.dataset(simulation.data, simulation.normalise)
+    people, model = simulation.people(dataset), simulation.model(dataset)
+    batch = run_round(plan.terms, model, model.start(), people, SimulationSource(plan.seed, 1))
+    mean, weights = np.zeros(model.dimensions), model.start().astype(np.float32)
+    for start in range(0, simulation.users, _USERS_AT_ONCE):
+        block = people.block(start, min(start + _USERS_AT_ONCE, simulation.users))
+        mean += clip_updates(model.updates(weights, block), plan.clip).sum(axis=0, dtype=np.float64) / simulation.users
     inputs, expected, _ = continuous_response(batch.budgets, plan.clip)
     reported = mean_report(batch)
     error = reported - np.interp(mean, inputs, expected)

@@ -1,4 +1,4 @@
-"""Counts a level: how a batch of coded reports is held, in memory that does not grow with the users."""
+"""Counts per level: how a batch of coded reports is held, in memory that does not grow with the users."""
 
 import threading
 
@@ -12,7 +12,7 @@ _TALLY_LIMIT = 2**16 - 1
 
 
 class LevelCounts:
-    """Counts levels from several threads: 16-bit tallies a thread, added up before they can overflow."""
+    """Counts levels from several threads: 16-bit tallies per thread, added up before they can overflow."""
 
     def __init__(self, dimensions: int, levels: int) -> None:
         self._counts = np.zeros((dimensions, levels), dtype=np.int64)
@@ -28,6 +28,11 @@ class LevelCounts:
         if tally.rows + codes.shape[0] > _TALLY_LIMIT:
             self._flush(tally)
         tally.add(codes, first_coordinate)
+
+    def join(self, counts: NDArray[np.int64]) -> None:
+        """Add what was counted elsewhere."""
+        with self._lock:
+            self._counts += counts
 
     def total(self) -> NDArray[np.int64]:
         """Everything counted so far, (coordinates, levels); no thread may be adding meanwhile."""

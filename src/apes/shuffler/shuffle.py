@@ -2,16 +2,17 @@
 
 A collector gathers a round's reports, block after block and on several threads at once, and releases one batch:
 
-* `LevelCounter`: coded reports as counts a level (memory does not grow with the users);
+* `LevelCounter`: coded reports as counts per level (memory does not grow with the users);
 * `Permuter`: every coordinate's reports in an independent random order;
 * `Adder`: for the frameworks without a shuffler, the plain sum.
 
-Each gives the same batch whatever the order and the size of the blocks.
+Each gives the same batch whatever the order and the size of the blocks, and whoever gathered which of them.
 """
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,34 @@ from apes.shuffler.tally import permute_rows
 _FIXED_POINT = 2.0**32
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What some of a round's users reported, gathered by another worker of the shuffler. Can be pickled.
+
+    Attributes:
+        values: Counts, reports or sums, as the collector keeps them.
+        received: Coordinates that each user has reported.
+        budgets: Budgets of those who have.
+    """
+
+    values: NDArray[Any]
+    received: NDArray[np.int64]
+    budgets: NDArray[np.float64]
+
+
 class Collector(Protocol):
     """Gathers the reports of one round and releases one batch."""
 
     def add(self, report: Report) -> None:
         """Take the reports of a block of users."""
+        ...
+
+    def part(self) -> Part:
+        """What was gathered so far, for another collector of the same round."""
+        ...
+
+    def join(self, part: Part) -> None:
+        """Take what another collector gathered from other users."""
         ...
 
     def release(self) -> Batch:
@@ -70,6 +94,18 @@ class _Attendance:
         self._received[senders] += width
         self._budgets[senders] = report.budgets
 
+    def part(self, values: NDArray[Any]) -> Part:
+        """What was gathered, with who reported it."""
+        return Part(values, self._received, self._budgets)
+
+    def join(self, part: Part) -> NDArray[np.bool_]:
+        """Record who reported elsewhere; return who they are."""
+        new = part.received > 0
+        if new.shape != self._received.shape or (self._received[new] > 0).any():
+            raise ProtocolError("a part of a round holds users who have reported already")
+        self._received[new], self._budgets[new] = part.received[new], part.budgets[new]
+        return new
+
     def budgets(self, source: SimulationSource) -> NDArray[np.float64]:
         """The budgets in an order of their own, once everybody has reported everything."""
         if (self._received != self._dimensions).any():
@@ -92,6 +128,15 @@ class LevelCounter:
         self._attendance.check(report)
         self._counts.add(codes, report.first_coordinate)
         self._attendance.note(report)
+
+    def part(self) -> Part:
+        """Counts so far."""
+        return self._attendance.part(self._counts.total())
+
+    def join(self, part: Part) -> None:
+        """Add another collector's counts."""
+        self._attendance.join(part)
+        self._counts.join(part.values)
 
     def release(self) -> CountedBatch:
         """Hand over the counts, and the budgets shuffled apart."""
@@ -123,6 +168,15 @@ class Permuter:
         first = report.first_coordinate
         self._values[first : first + report.values.shape[1], senders] = report.values.T
         self._attendance.note(report)
+
+    def part(self) -> Part:
+        """Reports so far."""
+        return self._attendance.part(self._values)
+
+    def join(self, part: Part) -> None:
+        """Keep another collector's reports."""
+        new = self._attendance.join(part)
+        self._values[:, new] = part.values[:, new]
 
     def release(self) -> PermutedBatch:
         """Permute every coordinate on its own, and the budgets apart from them."""
@@ -161,6 +215,15 @@ class Adder:
         with self._lock:
             self._sums[first : first + sums.size] += sums
         self._attendance.note(report)
+
+    def part(self) -> Part:
+        """Sums so far."""
+        return self._attendance.part(self._sums)
+
+    def join(self, part: Part) -> None:
+        """Add another collector's sums."""
+        self._attendance.join(part)
+        self._sums += part.values
 
     def release(self) -> SummedBatch:
         """Hand over the mean of the reports."""

@@ -1,8 +1,9 @@
 """The frameworks of the paper: which mechanism, shuffled or not, sparsified or not."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from apes.errors import ParameterError
+from apes.terms.mechanism import ClipLaplaceReports, LaplaceReports, PlainUpdates, Reports
 
 
 @dataclass(frozen=True)
@@ -11,14 +12,14 @@ class Framework:
 
     Attributes:
         name: As on the command line.
-        mechanism: ``clip-laplace``, ``laplace`` or ``none``.
+        mechanism: Makes the mechanism of a clip bound and levels.
         shuffled: Whether a shuffler stands between users and analyzer.
         smallest_budget_for_all: Whether everybody uses the population's smallest budget.
         sparsifier: ``top-b``, ``threshold``, ``top-b-first`` or None.
     """
 
     name: str
-    mechanism: str
+    mechanism: Callable[[float, int | str | None], Reports]
     shuffled: bool = False
     smallest_budget_for_all: bool = False
     sparsifier: str | None = None
@@ -27,20 +28,13 @@ class Framework:
 FRAMEWORKS = {
     framework.name: framework
     for framework in (
-        Framework("non-private", "none"),
-        Framework("ldp-min", "laplace", smallest_budget_for_all=True),
-        Framework("pldp", "laplace"),
-        Framework("unis", "laplace", shuffled=True),
-        Framework("apes", "clip-laplace", shuffled=True),
-        Framework("s-apes", "clip-laplace", shuffled=True, sparsifier="top-b"),
-        Framework("s-apes-threshold", "clip-laplace", shuffled=True, sparsifier="threshold"),
-        Framework("s-apes-first", "clip-laplace", shuffled=True, sparsifier="top-b-first"),
+        Framework("non-private", PlainUpdates.of),
+        Framework("ldp-min", LaplaceReports.of, smallest_budget_for_all=True),
+        Framework("pldp", LaplaceReports.of),
+        Framework("unis", LaplaceReports.of, shuffled=True),
+        Framework("apes", ClipLaplaceReports.of, shuffled=True),
+        Framework("s-apes", ClipLaplaceReports.of, shuffled=True, sparsifier="top-b"),
+        Framework("s-apes-threshold", ClipLaplaceReports.of, shuffled=True, sparsifier="threshold"),
+        Framework("s-apes-first", ClipLaplaceReports.of, shuffled=True, sparsifier="top-b-first"),
     )
 }
-
-
-def framework(name: str) -> Framework:
-    """Return the framework of that name."""
-    if name not in FRAMEWORKS:
-        raise ParameterError(f"framework must be one of {', '.join(FRAMEWORKS)}; got {name!r}")
-    return FRAMEWORKS[name]

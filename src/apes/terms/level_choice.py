@@ -1,4 +1,4 @@
-"""The trade of levels and clip: under one target, which coded reports estimate the mean update best.
+"""The choice of levels: under one target, which coded reports estimate the mean update best.
 
 Fewer levels take fewer bits, but reveal more under the same budget, so their budgets have to be capped lower. The noise
 of an estimate is proportional to the clip bound C; what a smaller C loses is the part of updates beyond it, which
@@ -19,7 +19,7 @@ from apes.checks import positive_array
 
 Array = NDArray[np.float64]
 LEVELS = (2, 4, 16, 64, 256)
-"""Numbers of levels that are compared: 1, 2, 4, 6 and 8 bits a coordinate."""
+"""Numbers of levels that are compared: 1, 2, 4, 6 and 8 bits per coordinate."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Trade:
+class LevelChoice:
     """What a target leaves to choose from.
 
     Attributes:
@@ -68,33 +68,30 @@ class Trade:
         return np.multiply.outer([offer.error for offer in self.offers], positive_array("clip", clips))
 
 
-def trade_levels(
-    budgets: Array,
+def choose_levels(
     goal: Goal,
     progress: Callable[[int, int], None] = lambda done, total: None,
     levels: Sequence[int] = LEVELS,
-) -> Trade:
+) -> LevelChoice:
     """Find for each number of levels the largest cap on budgets that reaches a goal, and the error that is left.
 
     Args:
-        budgets: Local budgets of all users, per coordinate and round, each in (0, inf).
         goal: What is to be reached; its levels are replaced by each of ``levels``.
         progress: Called with (percent done, 100).
         levels: Numbers of levels to compare, each in [2, 256].
 
-    >>> goal = Goal(epsilon=1.0, delta=1e-6, dimensions=100, rounds=1)
-    >>> trade = trade_levels(np.full(10_000, 3.0), goal, levels=(64, 256))
-    >>> trade.offers[0].cap < trade.offers[1].cap < 3.0
+    >>> goal = Goal(epsilon=1.0, delta=1e-6, rounds=1, exposure=Exposure(np.full(10_000, 3.0), 100))
+    >>> choice = choose_levels(goal, levels=(64, 256))
+    >>> choice.offers[0].cap < choice.offers[1].cap < 3.0
     True
     """
-    budgets = positive_array("budgets", budgets)
     offers = []
     # Many levels are certified sooner than few: begun with, they show progress early.
     for number, K in enumerate(sorted(levels, reverse=True)):
         part = _part_of(progress, number, len(levels))
-        offers.append(_offer(budgets, replace(goal, levels=K), part))
+        offers.append(_offer(replace(goal, exposure=replace(goal.exposure, levels=K)), K, part))
         part(100, 100)
-    return Trade(tuple(reversed(offers)))
+    return LevelChoice(tuple(reversed(offers)))
 
 
 def _part_of(progress: Callable[[int, int], None], number: int, parts: int) -> Callable[[int, int], None]:
@@ -102,13 +99,12 @@ def _part_of(progress: Callable[[int, int], None], number: int, parts: int) -> C
     return lambda done, total: progress(int(100 * (number + done / total) / parts), 100)
 
 
-def _offer(budgets: Array, goal: Goal, progress: Callable[[int, int], None]) -> Offer:
-    K = goal.levels or LEVELS[-1]
-    answer = largest_cap(budgets, goal, progress)
+def _offer(goal: Goal, K: int, progress: Callable[[int, int], None]) -> Offer:
+    answer = largest_cap(goal, progress)
     bits = math.ceil(math.log2(K))
     if answer.value is None:
         return Offer(K, bits, None, None, math.inf, answer.advice)
-    error = standard_error(np.minimum(budgets, answer.value), K)
+    error = standard_error(np.minimum(goal.exposure.budgets, answer.value), K)
     return Offer(K, bits, answer.value, answer.epsilon, error)
 
 

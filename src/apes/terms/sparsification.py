@@ -7,10 +7,8 @@ import numpy as np
 from apes.analyzer.expected import Channel, law_at_zero, padded, top_levels
 from apes.checks import one_of, within
 from apes.client.sparsifier import DeviceSparsifier, RandomB, Threshold, TopB
-from apes.client.top_b_first import LargestCoordinates
 from apes.errors import ParameterError
 from apes.mathematics.levels import level_probabilities, levels_beyond
-from apes.models.updates import Updater
 
 # Each with the share that it keeps by default. The paper keeps a fifth; chosen first, a twentieth of the coordinates
 # costs less than half a point on MNIST at the paper's budgets, or nothing (docs/reproduction.md).
@@ -45,20 +43,15 @@ class Sparsification:
         """Why no central guarantee covers it; None if one does (docs/proofs.md, 9 to 11)."""
         return "top-b looks at all of a user's coordinates at once" if self.strategy == "top-b" else None
 
-    def coordinates_from_data(self, dimensions: int) -> int:
+    def charged(self, dimensions: int) -> int:
         """In how many coordinates the reports on two updates can differ, given choices that do not look at data."""
         if self.strategy == "top-b-first":
             return min(dimensions, 2 * self._kept(dimensions))
         return self._kept(dimensions) if self.strategy == "random-b" else dimensions
 
-    def chosen_first(self, dimensions: int) -> int | None:
-        """How many coordinates every user chooses before perturbing; None if the choice is made afterwards."""
+    def top_b_first(self, dimensions: int) -> int | None:
+        """How many coordinates every user keeps before perturbing; None if the choice is made afterwards."""
         return self._kept(dimensions) if self.strategy == "top-b-first" else None
-
-    def updater(self, updater: Updater, dimensions: int) -> Updater:
-        """What every user's data becomes before it is perturbed."""
-        b = self.chosen_first(dimensions)
-        return updater if b is None else LargestCoordinates(updater, b)
 
     def sparsifier(self, dimensions: int) -> TopB | RandomB | Threshold | None:
         """What becomes of every user's reports after perturbation; None if they stay as they are."""

@@ -1,72 +1,73 @@
-"""The folder of a run: configuration, checkpoint, metrics, events, model. Survives a kill at any moment.
+"""The folder of a run: configuration, checkpoint, metrics, exposures, model. Survives a kill at any moment.
 
 The checkpoint holds everything that was reached and is replaced in one step after every round; the line files beside
-it are written from it, so they never say more than it does.
+it are written from it, so they never say more than it does. Budgets of participants lie beside it under their digest,
+so that what was certified can be computed again from the folder alone.
 """
 
 import json
 import sys
 import zipfile
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from apes.accounting.exposure import Event
+from apes.accounting.accountant import Accountant
+from apes.accounting.exposure import Exposure
+from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerState
 from apes.errors import DataError, ParameterError
 from apes.storage.files import write_bytes, write_whole
 from apes.storage.version import __version__
-from apes.terms.plan import Plan
-from apes.training.analysis import Progress, RoundMetrics
+from apes.training.run import Identity, Progress, RoundMetrics
 
-_CONFIG, _CHECKPOINT = "config.json", "checkpoint.npz"
+_CONFIG, _CHECKPOINT, _EXPOSURES = "config.json", "checkpoint.npz", "exposures.jsonl"
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 
 
 class RunFolder:
-    """Where a run keeps what it has reached."""
+    """Where a run keeps what it has reached.
 
-    def __init__(self, path: Path, plan: Plan) -> None:
-        self.path = path
-        self.plan = plan
+    Attributes:
+        path: The folder.
+        config: What it was started with: ``choices``, ``delta``, ``rounds``, where the data came from, versions.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        self.path, self.config = path, config
 
     @classmethod
-    def create(cls, path: Path, plan: Plan, provenance: str) -> "RunFolder":
+    def create(cls, path: Path, choices: Mapping[str, Any], *, delta: float, rounds: int, data: str) -> "RunFolder":
         """Start a folder for a new run; refuses one that already holds a run.
 
         Args:
             path: The folder; made if need be.
-            plan: What is going to run.
-            provenance: Where the data came from.
+            choices: What is going to run, as plain values.
+            delta: Of the guarantee.
+            rounds: How many rounds the accountant expects.
+            data: Where the data came from.
         """
-        if (path / _CONFIG).exists():
-            raise ParameterError(
-                f"out must be a new folder, got {str(path)!r}, which holds a run: --resume continues it"
-            )
-        if path.exists() and not path.is_dir():
-            raise ParameterError(f"out must be a folder, got the file {str(path)!r}")
-        config = {
-            "plan": asdict(plan),
-            "data": provenance,
-            "version": __version__,
-            "python": sys.version.split()[0],
-            "numpy": np.__version__,
-        }
+        check_new(path)
+        versions = {"version": __version__, "python": sys.version.split()[0], "numpy": np.__version__}
+        config = {"choices": dict(choices), "delta": delta, "rounds": rounds, "data": data, **versions}
         _write_text(path / _CONFIG, json.dumps(config, indent=2) + "\n")
-        return cls(path, plan)
+        return cls(path, config)
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """Open the folder of an earlier run."""
         file = path / _CONFIG
         try:
-            plan = Plan(**json.loads(file.read_text(encoding="utf-8"))["plan"])
+            config = json.loads(file.read_text(encoding="utf-8"))
+            return cls(path, {name: config[name] for name in ("choices", "delta", "rounds", "data", "version")})
         except FileNotFoundError:
             raise DataError(f"{path} holds no run: there is no {_CONFIG}; start one with --out {path}") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except _UNREADABLE as error:
             raise DataError(f"{file} is not the configuration of a run: {error}") from None
-        return cls(path, plan)
 
     def load(self) -> Progress | None:
         """What the run had reached, or None if it had not finished a round."""
@@ -77,45 +78,93 @@ class RunFolder:
             with np.load(file, allow_pickle=False) as stored:
                 header = json.loads(bytes(stored["header"]).decode())
                 state = ServerState(stored["weights"], stored["velocity"], stored["average"], int(header["step"]))
+            identity = Identity(**header["identity"])
             metrics = tuple(RoundMetrics(**entry) for entry in header["metrics"])
-            events = tuple(Event(**entry) for entry in header["events"])
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            exposures = self._exposures(header["exposures"])
+        except _UNREADABLE as error:
             raise DataError(f"{file} is damaged ({error}); start again in a new folder") from None
-        if header["fingerprint"] != self.plan.fingerprint:
-            raise DataError(f"{file} is a checkpoint of another plan than {self.path / _CONFIG}")
-        return Progress(state, metrics, events)
+        return Progress(identity, state, metrics, exposures)
 
     def save(self, progress: Progress) -> None:
         """Replace the checkpoint, then the line files that follow from it."""
         metrics = [asdict(entry) for entry in progress.metrics]
-        events = [entry.as_dict() for entry in progress.events]
+        exposures = [exposure.as_dict() for exposure in progress.exposures]
         header = {
-            "fingerprint": self.plan.fingerprint,
+            "identity": asdict(progress.identity),
             "step": progress.state.step,
             "metrics": metrics,
-            "events": events,
+            "exposures": exposures,
         }
+        # Who took part must be known again after a crash, to charge for it; so it is kept before the round counts.
+        for exposure in progress.exposures[-1:]:
+            self._keep_budgets(exposure)
 
         def write(file: BinaryIO) -> None:
-            np.savez(
-                file,
-                header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
-                weights=progress.state.weights,
-                velocity=progress.state.velocity,
-                average=progress.state.average,
-            )
+            state = progress.state
+            text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+            np.savez(file, header=text, weights=state.weights, velocity=state.velocity, average=state.average)
 
         write_whole(self.path / _CHECKPOINT, write)
         self._write_lines("metrics.jsonl", metrics)
-        self._write_lines("events.jsonl", events)
+        self._write_lines(_EXPOSURES, exposures)
 
-    def finish(self, weights: np.ndarray[Any, np.dtype[np.float64]], summary: dict[str, Any]) -> None:
+    def finish(self, weights: NDArray[np.float64], summary: dict[str, Any]) -> None:
         """Write the model and the summary."""
         write_whole(self.path / "model.npz", lambda file: np.savez(file, weights=weights))
         _write_text(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
+    def recertify(self) -> tuple[list[float], Guarantee]:
+        """Epsilon after every round, and the guarantee, from the log alone: exposures and the budgets they name.
+
+        Raises:
+            DataError: If the log is missing or damaged.
+        """
+        file = self.path / _EXPOSURES
+        try:
+            exposures = self._exposures(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
+        except FileNotFoundError:
+            raise DataError(f"{self.path} has released nothing yet: there is no {_EXPOSURES}") from None
+        except _UNREADABLE as error:
+            raise DataError(f"{file} is not the log of a run: {error}") from None
+        accountant = Accountant(self.config["delta"], expected_rounds=self.config["rounds"])
+        return [accountant.charge(exposure) for exposure in exposures], accountant.guarantee
+
+    def _exposures(self, lines: Iterable[Mapping[str, Any]]) -> tuple[Exposure, ...]:
+        known: dict[str, NDArray[np.float64]] = {}
+        found = []
+        for line in lines:
+            name = str(line["budgets_sha256"])
+            if name not in known:
+                known[name] = self._read_budgets(name)
+            found.append(Exposure.from_dict(line, known[name]))
+        return tuple(found)
+
+    def _keep_budgets(self, exposure: Exposure) -> None:
+        path = self._budgets_file(exposure.budgets_sha256)
+        if not path.exists():
+            write_whole(path, lambda file: np.save(file, np.sort(exposure.budgets)))
+
+    def _read_budgets(self, name: str) -> NDArray[np.float64]:
+        path = self._budgets_file(name)
+        try:
+            budgets: NDArray[np.float64] = np.load(path, allow_pickle=False)
+        except _UNREADABLE as error:
+            raise DataError(f"{path} cannot be read, so what was spent is not known: {error}") from None
+        return budgets
+
+    def _budgets_file(self, name: str) -> Path:
+        return self.path / "budgets" / f"{name}.npy"
+
     def _write_lines(self, name: str, entries: list[dict[str, Any]]) -> None:
         _write_text(self.path / name, "".join(json.dumps(entry) + "\n" for entry in entries))
+
+
+def check_new(path: Path) -> None:
+    """Raise unless a new run can be started in this folder."""
+    if (path / _CONFIG).exists():
+        raise ParameterError(f"out must be a new folder, got {str(path)!r}, which holds a run: --resume continues it")
+    if path.exists() and not path.is_dir():
+        raise ParameterError(f"out must be a folder, got the file {str(path)!r}")
 
 
 def _write_text(path: Path, text: str) -> None:

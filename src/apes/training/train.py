@@ -1,152 +1,102 @@
 """Training: the whole flow on one screen."""
 
-import os
-import threading
+import hashlib
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from apes.accounting.accountant import Accountant
-from apes.accounting.exposure import Event
-from apes.checks import whole
-from apes.client.pipeline import Client
-from apes.data import Dataset, partition
+from apes.accounting.exposure import Exposure
+from apes.accounting.guarantee import Guarantee
 from apes.errors import BudgetExceeded
+from apes.features.feature_map import FeatureMap, mapped
 from apes.mathematics.randomness import SimulationSource
-from apes.messages import Batch
-from apes.models.logistic import LogisticRegression
-from apes.population import InMemoryPopulation, Population
-from apes.shuffler.shuffle import Collector
-from apes.terms.plan import Plan
-from apes.training.analysis import Analysis, Progress, RoundMetrics, TestSet
-
-_USERS_AT_ONCE = 64
-# Tallies of the shuffler are 16 bits wide.
-_MOST_USERS_AT_ONCE = 2**16 - 1
+from apes.models.model import Model
+from apes.population import Examples, Population
+from apes.terms.plan import Plan, schedule_digest
+from apes.training.round import Workers, run_round
+from apes.training.run import Identity, Progress, RoundMetrics, Run
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """A trained model and how it came about.
+    """A trained model, how it came about, and what it cost.
 
     Attributes:
         weights: The model, flat.
-        metrics: One entry a round.
-        events: What the accountant has to know, one entry a round.
-        population_budgets: The local budgets of all users.
+        guarantee: What is certified for everybody, and by budget (`Guarantee.of`); or why nothing is.
+        metrics: One entry per round.
+        exposures: What the accountant charged, one entry per round.
+        budgets: The local budgets of all users, as they were applied.
     """
 
     weights: NDArray[np.float64]
+    guarantee: Guarantee
     metrics: tuple[RoundMetrics, ...]
-    events: tuple[Event, ...]
-    population_budgets: NDArray[np.float64] = field(repr=False)
+    exposures: tuple[Exposure, ...]
+    budgets: NDArray[np.float64] = field(repr=False)
 
     @property
     def accuracy(self) -> float:
-        """Test accuracy of the final model, in [0, 1]."""
-        return self.metrics[-1].accuracy
+        """Test accuracy of the final model, in [0, 1]; NaN where there is none."""
+        accuracy = self.metrics[-1].accuracy
+        return float("nan") if accuracy is None else accuracy
+
+    @property
+    def model_sha256(self) -> str:
+        """Digest of the weights (little-endian float64)."""
+        return hashlib.sha256(self.weights.astype("<f8").tobytes()).hexdigest()
 
 
 def train(
+    model: Model,
+    people: Population,
     plan: Plan,
-    dataset: Dataset,
     *,
-    threads: int | None = None,
-    users_at_once: int = _USERS_AT_ONCE,
+    test: Examples | None = None,
+    features: FeatureMap | None = None,
+    workers: Workers | None = None,
     only_sums: bool = False,
     resume: Progress | None = None,
-    accountant: Accountant | None = None,
     after_round: Callable[[Progress], None] = lambda progress: None,
 ) -> TrainingResult:
-    """Simulate all three parties and train a model.
+    """Simulate all three parties and train a model, everybody taking part in every round.
 
     Args:
-        plan: What to do.
-        dataset: The data; training images are spread over the plan's users.
-        threads: Worker threads, at least 1; by default one a core. Does not change the result.
-        users_at_once: Users in a block, in [1, 65535]. Does not change the result.
-        only_sums: Let the shuffler add continuous reports up instead of handing them over permuted. Calibration needs
-            no more, so the model is the same up to rounding, in less time and memory.
-        resume: Where to go on, from an earlier run of the same plan.
-        accountant: Charges every round, and ends the training before one that its target does not allow.
+        model: What to train.
+        people: Who takes part, with their data and budgets.
+        plan: Terms, schedule and seed. A target is enforced before the round that would pass it.
+        test: Public examples to judge the model by; by default those that come with the people, if any do.
+        features: A public map that users apply to their rows first; applied to ``test`` as well.
+        workers: Who does the work: threads, an executor. Does not change the result.
+        only_sums: See `run_round`.
+        resume: Where to go on, from an earlier run with the same model, people and plan.
         after_round: Called after every round.
+
+    Returns:
+        The model with its guarantee.
+
+    Raises:
+        BudgetExceeded: If not even the first round keeps within the target.
+        ParameterError: If something does not fit, or ``resume`` is of another run.
     """
-    threads = whole("threads", os.cpu_count() or 1 if threads is None else threads, 1)
-    model = LogisticRegression(dataset.train_images.shape[1], dataset.classes)
-    population = spread(plan, dataset)
-    client = plan.client(model.dimensions)
-    analysis = Analysis(plan, model, TestSet(dataset.test_images, dataset.test_labels), accountant)
-    progress = analysis.start() if resume is None else resume
-    if accountant is not None and progress.rounds:
-        accountant.charge(population.budgets, progress.rounds)
-    with quiet_blas():
-        for number in range(progress.rounds + 1, plan.rounds + 1):
-            if accountant is not None and not accountant.allows(population.budgets):
-                break
-            began = time.perf_counter()
-            source = SimulationSource(plan.seed, number)
-            collector = plan.collector(model.dimensions, source, threads, only_sums=only_sums)
-            blocks = BlockQueue(population, users_at_once)
-            batch = collect(client, collector, model.shaped(progress.state.weights), blocks, source, threads)
-            progress = analysis.conclude(progress, batch, began)
-            after_round(progress)
-    if not progress.metrics:
+    test = getattr(people, "test", None) if test is None else test
+    if features is not None:
+        people, test = mapped(people, test, features)
+    budgets = plan.terms.applied(people.budgets)
+    digest = plan.terms.digest(model, "" if features is None else features.digest)
+    identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
+    run = Run(plan, model, identity, users=budgets.size, test=test, resume=resume)
+    while not run.is_done and run.allows(budgets):
+        began = time.perf_counter()
+        run.charge(budgets)
+        source = SimulationSource(plan.seed, run.progress.rounds + 1)
+        weights = run.progress.state.weights
+        batch = run_round(plan.terms, model, weights, people, source, workers=workers, only_sums=only_sums)
+        run.conclude(batch, began)
+        after_round(run.progress)
+    if not run.progress.metrics:
         raise BudgetExceeded("not even one round keeps within target_epsilon; see `apes account` for what it costs")
-    return TrainingResult(analysis.model(progress), progress.metrics, progress.events, population.budgets)
-
-
-def spread(plan: Plan, dataset: Dataset) -> InMemoryPopulation:
-    """Spread the training images over the plan's users and give everybody a budget."""
-    order, offsets = partition(dataset.train_labels, plan.users, plan.split, plan.seed)
-    budgets = plan.population_budgets()
-    return InMemoryPopulation(dataset.train_images[order], dataset.train_labels[order], offsets, budgets)
-
-
-def quiet_blas() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread: its others go on spinning after a call, on the cores that users' blocks need."""
-    limit: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
-    return limit
-
-
-def collect(
-    client: Client,
-    collector: Collector,
-    weights: NDArray[np.float32],
-    blocks: "BlockQueue",
-    source: SimulationSource,
-    threads: int,
-) -> Batch:
-    """Let every user report, on several threads, and release the batch."""
-
-    def work(_: int) -> None:
-        for start, stop in blocks:
-            for report in client.reports(weights, blocks.population.block(start, stop), source):
-                collector.add(report)
-
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, range(threads)))
-    return collector.release()
-
-
-class BlockQueue:
-    """Hands out a population's blocks, each to whichever thread asks next."""
-
-    def __init__(self, population: Population, users_at_once: int) -> None:
-        self.population = population
-        size = whole("users_at_once", users_at_once, 1, _MOST_USERS_AT_ONCE)
-        users = population.budgets.size
-        self._blocks = iter([(start, min(start + size, users)) for start in range(0, users, size)])
-        self._lock = threading.Lock()
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return self
-
-    def __next__(self) -> tuple[int, int]:
-        with self._lock:
-            return next(self._blocks)
+    return TrainingResult(run.model(), run.guarantee, run.progress.metrics, run.progress.exposures, budgets)

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from apes.accounting.account import Account
-from apes.accounting.planner import Answer, Curve, Goal
+from apes.accounting.planner import Answer, CostCurve, Goal
 from apes.storage.files import write_whole
-from apes.terms.level_choice import Trade
+from apes.terms.level_choice import LevelChoice
 from apes.terms.plan import Plan
-from apes.training.analysis import RoundMetrics
+from apes.training.run import RoundMetrics
 
 _PROVED, _TARGET = "#1b6ca8", "#b3541e"
 _SOLVED_FOR = {"cap": "cap on local budgets", "users": "users", "rounds": "rounds"}
@@ -58,7 +58,7 @@ def draw_account(result: Account, path: Path) -> None:
     save(figure, path)
 
 
-def draw_plan(curve: Curve, answer: Answer, goal: Goal, solve: str, path: Path) -> None:
+def draw_plan(curve: CostCurve, answer: Answer, goal: Goal, solve: str, path: Path) -> None:
     """Draw certified epsilon against what is solved for (cap, users or rounds) into a PNG file."""
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axes = figure.add_subplot()
@@ -91,13 +91,13 @@ def _scale(axes: Axes, epsilons: list[float]) -> None:
         axes.set_ylim(0, 1.05 * max(epsilons))
 
 
-def draw_trade(trade: Trade, goal: Goal, clips: Sequence[float], path: Path) -> None:
+def draw_level_choice(trade: LevelChoice, goal: Goal, clips: Sequence[float], path: Path) -> None:
     """Draw the error that a target leaves against the number of levels, with each one's cap, into a PNG file."""
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axes = figure.add_subplot()
     feasible = [offer for offer in trade.offers if offer.cap is not None]
     levels = [offer.levels for offer in feasible]
-    for clip, errors in zip(clips or [1.0], Trade(tuple(feasible)).errors(clips or [1.0]).T, strict=True):
+    for clip, errors in zip(clips or [1.0], LevelChoice(tuple(feasible)).errors(clips or [1.0]).T, strict=True):
         axes.plot(levels, errors, marker="o", label=f"clip {clip:g}" if clips else "error")
     for offer in feasible:
         place = offer.levels, offer.error * max(clips, default=1.0)

@@ -18,6 +18,7 @@ which spares a test for negative indices: 3 ns a draw against 9 in one loop.
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.client.clip import clipped
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import philox
 from apes.mathematics.thresholds import proposal_mask
@@ -136,7 +137,7 @@ def _propose(
     top = np.float32(levels - 1)
     half = np.float32(0.5) * top
     for i in range(updates.size):
-        t = min(max(updates[i] * scale + half, np.float32(0)), top)
+        t = clipped(updates[i] * scale + half, np.float32(0), top)
         fine = np.int32(t * _FINE)
         r = np.int32((words[i] >> _ROUNDING_SHIFT) & np.uint32(_LAST_FINE))
         j = np.int32((fine + np.int32(_LAST_FINE) - r) >> np.int32(_FINE_BITS))
@@ -239,7 +240,7 @@ def _settle(
     mask = np.uint64(proposal_mask(levels))
     index = place[2] + np.uint64(i)
     top = np.float32(levels - 1)
-    t = min(max(update * np.float32((levels - 1) / (2 * clip)) + np.float32(0.5) * top, np.float32(0)), top)
+    t = clipped(update * np.float32((levels - 1) / (2 * clip)) + np.float32(0.5) * top, np.float32(0), top)
     fine = np.int64(t * _FINE)
     r = np.int64((word >> _ROUNDING_SHIFT) & np.uint32(_LAST_FINE))
     j = (fine + _LAST_FINE - r) >> _FINE_BITS

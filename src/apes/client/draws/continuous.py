@@ -13,6 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.client.clip import clipped
 from apes.mathematics.compiled import compiled
 from apes.mathematics.elementary import exp_both, log
 from apes.mathematics.randomness import philox
@@ -123,7 +124,7 @@ def _signed_tails(updates: NDArray[np.float32], e: float, clip: float, draws: ND
     """
     middle, slope = math.exp(-e / 2), e / (2 * clip)
     for i in range(updates.size):
-        g = min(max(np.float64(updates[i]), -clip), clip)
+        g = clipped(np.float64(updates[i]), -clip, clip)
         up, down = exp_both(g * slope)
         near, far = middle * down, middle * up
         half = 1.0 - 0.5 * (near + far)
@@ -138,9 +139,9 @@ def _invert_tails(
     """Draws from their signed tails; rounding must not leave [-C, C]."""
     scale = 2 * clip / e
     for i in range(updates.size):
-        g = min(max(np.float64(updates[i]), -clip), clip)
+        g = clipped(np.float64(updates[i]), -clip, clip)
         z = g + math.copysign(scale * log(abs(tails[i])), tails[i])
-        out[i] = np.float32(min(max(z, -clip), clip))
+        out[i] = np.float32(clipped(z, -clip, clip))
 
 
 @compiled
@@ -163,13 +164,13 @@ def _invert_extreme(
     the normalised one, and y = u (L + R) - L, the draw is a + sign(y) times -log(1 - |y|) / e.
     """
     for i in range(updates.size):
-        g = min(max(np.float64(updates[i]), -clip), clip)
+        g = clipped(np.float64(updates[i]), -clip, clip)
         a = 0.5 + 0.5 / clip * g
         left, right = -math.expm1(-e * a), -math.expm1(e * a - e)
         y = 0.5 * (left + right) * draws[i] + 0.5 * (right - left)
         distance = -math.log1p(-min(abs(y), _LARGEST_MASS)) / e
         z = g + 2 * clip * math.copysign(distance, y)
-        out[i] = np.float32(min(max(z, -clip), clip))
+        out[i] = np.float32(clipped(z, -clip, clip))
 
 
 @compiled
@@ -178,6 +179,6 @@ def _add_noise(
 ) -> None:
     """Clipped updates plus Laplace noise: the tails beyond the draw and beyond its mirror image have mass 1 - |c|."""
     for i in range(updates.size):
-        g = min(max(np.float64(updates[i]), -clip), clip)
+        g = clipped(np.float64(updates[i]), -clip, clip)
         noise = -scale * log(1.0 - abs(draws[i]))
         out[i] = np.float32(g + math.copysign(noise, draws[i]))

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.client.clip import clipped
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import SystemSource
 from apes.mathematics.thresholds import acceptance_thresholds, proposal_mask
@@ -77,7 +78,7 @@ def _round_levels(
 ) -> None:
     top = np.float64(levels - 1)
     for i in range(updates.size):
-        t = min(max((np.float64(updates[i]) / clip + 1) * 0.5 * top, 0.0), top)
+        t = clipped((np.float64(updates[i]) / clip + 1) * 0.5 * top, 0.0, top)
         lower = math.floor(t)
         uniform = np.float64(rounding[i] >> np.uint64(11)) * 2.0**-53
         rounded[i] = np.int64(lower) + np.int64(uniform < t - lower)

@@ -15,7 +15,7 @@ from apes.federation.trial.layout import HOST, Layout
 from apes.federation.trial.processes import Processes, environment
 from apes.federation.trial.scripts import FLOWER_ENVIRONMENT
 from apes.storage.files import write_bytes
-from apes.training.analysis import RoundMetrics
+from apes.training.run import RoundMetrics
 
 _SECONDS_TO_START = 60.0
 # A SuperNode that died is not let in again before the SuperLink has missed two heartbeats of 30 seconds.

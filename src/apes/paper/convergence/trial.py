@@ -13,17 +13,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.analyzer.optimizer import ServerState
+from apes.budgets import make_budgets
 from apes.checks import whole, within
 from apes.errors import ParameterError
-from apes.mathematics.randomness import SimulationSource
-from apes.models.updates import PreparedUpdate
 from apes.paper.convergence.bound import Assumptions, convergence_bound
 from apes.paper.convergence.moments import CalibrationError, calibration_error
 from apes.paper.convergence.published import PublishedAssumptions, published_bound
-from apes.population import InMemoryPopulation, UserBlock
-from apes.terms.plan import CONTINUOUS, Plan
-from apes.training.train import BlockQueue, collect, quiet_blas
+from apes.population import Examples, People, UserBlock
+from apes.terms.mechanism import CONTINUOUS
+from apes.terms.plan import Plan
+from apes.training.round import Workers
+from apes.training.run import Progress
+from apes.training.train import train
 
 Array = NDArray[np.float64]
 SMOOTHNESS, PL = 1.0, 0.8
@@ -79,11 +80,13 @@ class Trial:
         """Largest coordinate of grad f for which no user's gradient leaves [-G, G]."""
         return self.clip * (REACH - self.scatter) / (1 + SPREAD)
 
+    def local_budgets(self) -> Array:
+        """Everybody's local budget."""
+        return make_budgets(self.budgets, self.users, seed=1)
+
     def plan(self) -> Plan:
         """The plan that builds the stages: APES with continuous reports and plain gradient steps."""
         return Plan(
-            budgets=self.budgets,
-            users=self.users,
             rounds=self.rounds,
             clip=self.clip,
             levels=CONTINUOUS,
@@ -91,14 +94,14 @@ class Trial:
             momentum=0.0,
         )
 
-    def population(self) -> InMemoryPopulation:
+    def population(self) -> People:
         """Users whose one row of data is c_i, then u_ik."""
         user, k = np.arange(self.users)[:, None], np.arange(self.dimensions)
         rows = np.empty((self.users, 1 + self.dimensions), dtype=np.float32)
         rows[:, :1] = 1 + SPREAD * (-1.0) ** user
         rows[:, 1:] = self.scatter * self.clip * (-1.0) ** (user // 2 + k)
         labels, offsets = np.zeros(self.users, dtype=np.uint8), np.arange(self.users + 1)
-        return InMemoryPopulation(rows, labels, offsets, self.plan().population_budgets())
+        return People(rows, labels, offsets, self.local_budgets())
 
     def gap(self, weights: Array) -> float:
         """f(w) - f*."""
@@ -115,7 +118,7 @@ class Trial:
 
     def error(self) -> CalibrationError:
         """What calibration can get wrong here."""
-        return calibration_error(self.plan().population_budgets(), self.clip, REACH * self.clip)
+        return calibration_error(self.local_budgets(), self.clip, REACH * self.clip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,45 +174,51 @@ def printed_bound(trial: Trial) -> Array | None:
     lipschitz = math.sqrt(trial.dimensions) * trial.largest_gradient
     dissimilarity = math.sqrt(1 + SPREAD**2)
     assumptions = PublishedAssumptions(smoothness, PL, lipschitz, 1 / STEP, smoothness * STEP, dissimilarity)
-    budgets, gap = trial.plan().population_budgets(), trial.gap(trial.first_weights())
+    budgets, gap = trial.local_budgets(), trial.gap(trial.first_weights())
     return published_bound(assumptions, budgets, trial.clip, trial.rounds, gap)
 
 
 @dataclass(frozen=True, eq=False)
 class _Quadratic:
-    """The users' gradients; c_i and u_ik are their data, the curvature is public."""
+    """The users' quadratic losses; c_i and u_ik are their data, the curvature is public. Its loss is the gap."""
 
-    curvature: Array
+    trial: Trial
+    digest = "quadratic"
 
-    def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
-        common = (self.curvature * weights.ravel()).astype(np.float32)
-        return _Written(block.features[:, :1] * common + block.features[:, 1:])
+    @property
+    def dimensions(self) -> int:
+        return self.trial.dimensions
+
+    def start(self) -> Array:
+        return self.trial.first_weights()
+
+    def updates(self, weights: NDArray[np.float32], block: UserBlock) -> NDArray[np.float32]:
+        common = (self.trial.curvature * weights).astype(np.float32)
+        return np.asarray(block.features[:, :1] * common + block.features[:, 1:])
+
+    def evaluate(self, weights: Array, examples: Examples) -> tuple[float | None, float]:
+        return None, self.trial.gap(weights)
 
 
-@dataclass(frozen=True, eq=False)
-class _Written:
-    gradients: NDArray[np.float32]
-
-    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
-        return self.gradients[:, start:stop]
+class _LeftError(Exception):
+    """A run left the region of the theorem."""
 
 
-def _run(trial: Trial, population: InMemoryPopulation, seed: int) -> tuple[Array, bool]:
+def _run(trial: Trial, population: People, seed: int) -> tuple[Array, bool]:
     """Train once; return the gap after every round, and whether the run left the region."""
-    plan = trial.plan()
-    client = replace(plan.client(trial.dimensions), updater=_Quadratic(trial.curvature))
-    calibrator, optimizer = plan.calibrator(), plan.optimizer(population.budgets)
-    state = ServerState.start(trial.first_weights())
     gaps = np.zeros(trial.rounds + 1)
-    gaps[0] = trial.gap(state.weights)
-    with quiet_blas():
-        for number in range(1, trial.rounds + 1):
-            if np.abs(trial.curvature * state.weights).max() > trial.largest_gradient:
-                return gaps, True
-            source = SimulationSource(seed, number)
-            collector = plan.collector(trial.dimensions, source)
-            blocks = BlockQueue(population, _USERS_AT_ONCE)
-            batch = collect(client, collector, state.weights.astype(np.float32)[None], blocks, source, 1)
-            state = optimizer.apply(state, calibrator.estimate(batch))
-            gaps[number] = trial.gap(state.weights)
+    gaps[0] = trial.gap(trial.first_weights())
+
+    def after_round(progress: Progress) -> None:
+        gaps[progress.rounds] = progress.metrics[-1].loss or 0.0
+        gradient = np.abs(trial.curvature * progress.state.weights).max()
+        if gradient > trial.largest_gradient and progress.rounds < trial.rounds:
+            raise _LeftError
+
+    nobody = Examples(np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.uint8))
+    workers, plan = Workers(threads=1, users_at_once=_USERS_AT_ONCE), replace(trial.plan(), seed=seed)
+    try:
+        train(_Quadratic(trial), population, plan, test=nobody, workers=workers, after_round=after_round)
+    except _LeftError:
+        return gaps, True
     return gaps, False

@@ -1,0 +1,73 @@
+"""The command audit: attack the real pipeline."""
+
+import json
+import time
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from apes.audit.audit import AuditResult, audit
+from apes.budgets import make_budgets
+from apes.cli import display
+from apes.cli.plots.audit import draw_audit
+from apes.cli.population import Budgets, Dimensions, Levels, Plot, Seed, Users, certified_terms
+from apes.cli.shared import Json, says_what_went_wrong
+from apes.errors import ParameterError
+
+
+@says_what_went_wrong
+def audit_command(
+    budgets: Budgets = "uniform2",
+    users: Users = 1_000,
+    dimensions: Dimensions = 50,
+    trials: Annotated[int, typer.Option(help="Repetitions of each of the two worlds.")] = 10_000,
+    delta: Annotated[float, typer.Option(help="Delta of both the audit and the certificate.")] = 1e-5,
+    levels: Levels = "256",
+    seed: Seed = 1,
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Attack the real pipeline on a worst-case pair of datasets; fail loudly if it reveals more than is certified."""
+    coded = certified_terms(levels).reports.levels
+    if coded is None:
+        raise ParameterError("levels must be in [2, 256]: the audit attacks coded reports; got 'continuous'")
+    began = time.perf_counter()
+    with display.steps("attacking", "coordinates") as progress:
+        result = audit(
+            make_budgets(budgets, users, seed),
+            dimensions=dimensions,
+            trials=trials,
+            levels=coded,
+            delta=delta,
+            seed=seed,
+            progress=progress,
+        )
+    answer = _audit_as_dict(result) | {"seconds": time.perf_counter() - began}
+    if plot is not None:
+        draw_audit(result, plot)
+    typer.echo(json.dumps(answer) if as_json else _audit_in_words(result))
+    if not result.passed:
+        typer.echo("apes: AUDIT FAILED: the pipeline reveals more than is certified", err=True)
+        raise typer.Exit(1)
+
+
+def _audit_as_dict(result: AuditResult) -> dict[str, Any]:
+    """An audit as plain values, without what only a picture shows."""
+    return {name: value for name, value in asdict(result).items() if not name.endswith("_attack")}
+
+
+def _audit_in_words(result: AuditResult) -> str:
+    """One line per level, and the verdict at the end."""
+    lines = [
+        f"{level}: certified {certified:.4g} {'>=' if certified >= audited else '<'} audited {audited:.4g}"
+        for level, certified, audited in (
+            ("one coordinate", result.coordinate_certified, result.coordinate_audited),
+            ("a user, one round", result.user_certified, result.user_audited),
+        )
+    ]
+    setting = f"at delta {result.delta:g}, confidence {result.confidence:g}, {result.trials:,} trials per world"
+    if result.coordinate_audited == result.user_audited == 0:
+        lines.append("the attack saw nothing here: fewer users, larger budgets or more trials show more")
+    verdict = "certified >= audited" if result.passed else "certified < audited"
+    return "\n".join([setting, *lines, verdict])

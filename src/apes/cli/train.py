@@ -1,0 +1,125 @@
+"""The command train: users, shuffler and analyzer simulated in one process."""
+
+import json
+import resource
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apes.accounting.guarantee import Guarantee
+from apes.cli import display
+from apes.cli.options import Choices, make_choices, with_choices
+from apes.cli.plots.pictures import draw_accuracy
+from apes.cli.shared import Json, says_what_went_wrong
+from apes.errors import ParameterError
+from apes.storage.version import __version__
+from apes.training.round import Workers
+from apes.training.run import Progress, RoundMetrics
+from apes.training.run_folder import RunFolder, check_new
+from apes.training.train import TrainingResult, train
+
+
+@says_what_went_wrong
+@with_choices
+def train_command(
+    choices: dict[str, Any],
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the data set's files.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for model, metrics, exposures, checkpoint, picture.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Worker threads (default: one per core).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a model: users, shuffler and analyzer simulated in one process."""
+    if resume is not None and out is not None:
+        raise ParameterError(f"out must be left out: --resume goes on in its own folder; got {str(out)!r}")
+    earlier = None if resume is None else RunFolder.open(resume)
+    chosen = make_choices(choices, None if earlier is None else earlier.config["choices"])
+    workers = Workers(threads=threads)
+    if out is not None:
+        check_new(out)
+    dataset = display.dataset(chosen.simulation, data_dir)
+    # Everything that can be refused is refused before a folder is made.
+    people, model = chosen.simulation.people(dataset), chosen.simulation.model(dataset)
+    folder = earlier
+    if out is not None:
+        terms = chosen.plan.terms
+        delta = terms.central_delta(people.budgets.size)
+        folder = RunFolder.create(out, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=dataset.provenance)
+    reached = None if folder is None else folder.load()
+    began = time.perf_counter()
+    done = 0 if reached is None else reached.rounds
+    with display.training_rounds(chosen.plan.framework, chosen.plan.rounds, done) as show:
+
+        def after_round(progress: Progress) -> None:
+            if folder is not None:
+                folder.save(progress)
+            show(progress.metrics[-1])
+
+        result = train(model, people, chosen.plan, workers=workers, resume=reached, after_round=after_round)
+    summary = _summary(chosen, result, time.perf_counter() - began)
+    summary["out"] = None if folder is None else str(folder.path)
+    if folder is not None:
+        folder.finish(result.weights, summary)
+        draw_accuracy(result.metrics, chosen.plan, folder.path / "accuracy.png")
+    display.summary(summary)
+    if as_json:
+        typer.echo(json.dumps(summary))
+
+
+def certified(guarantee: Guarantee, metrics: tuple[RoundMetrics, ...]) -> dict[str, Any]:
+    """The central guarantee of a run as plain values, or why there is none."""
+    if guarantee.why_not_certified is not None:
+        return {"epsilon": None, "why": guarantee.why_not_certified}
+    return {
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta,
+        "epsilon_by_round": [entry.epsilon for entry in metrics],
+        "neighbours": guarantee.neighbours,
+        "level": "user, all coordinates of all rounds",
+    }
+
+
+def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[str, Any]:
+    """What a run came to, as plain values."""
+    plan, simulation = chosen.plan, chosen.simulation
+    low, high = float(result.budgets.min()), float(result.budgets.max())
+    exposure, last = result.exposures[-1], result.metrics[-1]
+    proved = certified(result.guarantee, result.metrics)
+    if proved["epsilon"] is not None:
+        # Two of many: the cautious and the bold; others lie between.
+        proved["by_budget"] = [{"budget": e, "epsilon": result.guarantee.of(e).epsilon} for e in (low, high)]
+    return {
+        "framework": plan.framework,
+        "budgets": simulation.budgets,
+        "users": simulation.users,
+        "dimensions": exposure.dimensions,
+        "rounds": len(result.metrics),
+        "clip": plan.clip,
+        "levels": exposure.levels,
+        "seed": plan.seed,
+        "data": simulation.data,
+        "split": simulation.split,
+        "learning_rate": _rate(chosen, result),
+        "accuracy": last.accuracy,
+        "loss": last.loss,
+        "accuracy_by_round": [entry.accuracy for entry in result.metrics],
+        "loss_by_round": [entry.loss for entry in result.metrics],
+        "model_sha256": result.model_sha256,
+        "seconds": seconds,
+        "seconds_per_round": sorted(entry.seconds for entry in result.metrics)[len(result.metrics) // 2],
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "local_epsilon": {
+            "coordinate": [low, high],
+            "user": [exposure.charged * low, exposure.charged * high],
+        },
+        "version": __version__,
+        "certified": proved,
+    }
+
+
+def _rate(chosen: Choices, result: TrainingResult) -> float:
+    terms, schedule = chosen.plan.terms, chosen.plan.schedule
+    noise = terms.reports.calibrator(schedule.calibration, terms.sparsification).standard_error(result.budgets)
+    return schedule.optimizer(noise, is_difference=chosen.simulation.update == "fedprox").learning_rate

@@ -1,0 +1,103 @@
+"""The client's side of a round: update, choose, clip, perturb, sparsify; block by block, part by part.
+
+Simulated users and real devices run the same stages. A device draws from the operating system's randomness, in
+constant time; a simulation draws from addressed randomness, so that results do not depend on blocks or threads.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.client.randomizer import CodedClipLaplace, Place, Randomizer
+from apes.client.sparsifier import DeviceSparsifier, Sparsifier
+from apes.client.top_b_first import top_b_first
+from apes.mathematics.randomness import SimulationSource, SystemSource
+from apes.messages import Report
+from apes.models.model import Model, PreparedUpdate, prepare_updates
+from apes.population import UserBlock
+
+# Bounds a block's memory for large models; smaller parts only cost calls (measured from 1024 up).
+_COORDINATES_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class Client:
+    """What every user runs; a device is a block of one.
+
+    Args:
+        model: Raw data and weights to update.
+        randomizer: Update to perturbed report; clips.
+        sparsifier: What is done to the report afterwards, or None.
+        kept_first: b, where users set all but their b largest coordinates to zero before perturbing; or None.
+    """
+
+    model: Model
+    randomizer: Randomizer
+    sparsifier: Sparsifier | None = None
+    kept_first: int | None = None
+    checks_updates: ClassVar[bool] = True
+
+    def reports(self, weights: NDArray[np.float32], block: UserBlock, source: SimulationSource) -> Iterator[Report]:
+        """Yield a block's reports, some coordinates at a time.
+
+        Args:
+            weights: The global model, flat.
+            block: The users' raw data and budgets.
+            source: The round's randomness.
+        """
+        update = self._prepare(weights, block)
+        tables = self.randomizer.prepare(block.budgets)
+        parts = list(self._parts(weights.size))
+        # One piece of memory for all parts: fresh pages would cost more than the arithmetic on them saves.
+        scratch = np.empty(block.budgets.size * max(stop - start for start, stop in parts), dtype=np.float32)
+        for start, stop in parts:
+            place = Place(block.first_user, start)
+            values = self.randomizer.draw(update.coordinates(start, stop, scratch), tables, place, source)
+            if self.sparsifier is not None:
+                values = self.sparsifier.apply(values, tables, self.randomizer, place, source)
+            yield Report(values, block.budgets, block.first_user, start)
+
+    def _prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
+        update = prepare_updates(self.model, weights, block, is_checked=self.checks_updates)
+        if self.kept_first is None:
+            return update
+        return top_b_first(update, self.kept_first, (block.budgets.size, weights.size))
+
+    def _parts(self, dimensions: int) -> Iterator[tuple[int, int]]:
+        whole = self.sparsifier is not None and self.sparsifier.needs_whole_update
+        parts = 1 if whole else -(-dimensions // _COORDINATES_AT_ONCE)
+        for part in range(parts):
+            yield part * dimensions // parts, (part + 1) * dimensions // parts
+
+
+@dataclass(frozen=True)
+class DeviceClient(Client):
+    """What a device or a silo runs: raw data and model to levels, which may leave once they are sealed.
+
+    Guarantee:
+        Every coordinate is epsilon-LDP with its user's budget, exactly.
+    """
+
+    randomizer: CodedClipLaplace
+    sparsifier: DeviceSparsifier | None = None
+    checks_updates = False
+
+    def levels(self, weights: NDArray[np.float32], block: UserBlock, source: SystemSource) -> NDArray[np.uint8]:
+        """Levels of a block of users: array (users, coordinates).
+
+        Args:
+            weights: The global model, flat.
+            block: The users' raw data and budgets.
+            source: Randomness that nobody can foresee.
+        """
+        scratch = np.empty(block.budgets.size * weights.size, dtype=np.float32)
+        updates = self._prepare(weights, block).coordinates(0, weights.size, scratch)
+        # Weights that a hostile server chose may overflow on some data and not on other: that must not show as an
+        # error, so it becomes a report like any other.
+        np.nan_to_num(updates, copy=False, nan=0.0)
+        if self.sparsifier is None:
+            return self.randomizer.draw_on_device(updates, block.budgets, source)
+        return self.sparsifier.draw_on_device(updates, block.budgets, self.randomizer, source)

@@ -1,0 +1,23 @@
+"""Clipping: the step that every guarantee hangs on. Whatever a model or its data says, C bounds each coordinate.
+
+Compiled draws clip where they read an update; they all do it with `clipped`.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.mathematics.compiled import inlined
+
+
+@inlined
+def clipped(value: float, low: float, high: float) -> float:
+    """The number of [low, high] nearest to a finite ``value``."""
+    return min(max(value, low), high)
+
+
+def clip_updates(updates: NDArray[np.float32], clip: float) -> NDArray[np.float32]:
+    """Every coordinate brought into [-C, C]; a copy."""
+    bound = np.float32(clip)
+    # The float32 nearest to C may lie above it.
+    bound = bound if bound <= clip else np.nextafter(bound, np.float32(0))
+    return np.clip(updates, -bound, bound)

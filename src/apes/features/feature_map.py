@@ -1,0 +1,72 @@
+"""Feature maps: fixed and public, the same for everybody, so that training on features costs no privacy."""
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.checks import finite
+from apes.errors import ParameterError
+from apes.population import Examples, Population, UserBlock
+
+
+class FeatureMap(Protocol):
+    """A map from a block of raw rows to rows of features.
+
+    Contract:
+        A row's features depend on that row alone, and not on anybody's data otherwise: a map that was fitted to the
+        users' data is not public. It gives the same features whenever and on whichever thread it is asked.
+    """
+
+    @property
+    def digest(self) -> str:
+        """Text that tells this map from any other: part of the terms."""
+        ...
+
+    def __call__(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Features of some rows, one float32 row per row."""
+        ...
+
+
+def mapped(people: Population, test: Examples | None, features: FeatureMap) -> tuple[Population, Examples | None]:
+    """The same people and examples, seen through a feature map."""
+    if not isinstance(features.digest, str) or not features.digest:
+        raise ParameterError(f"{_name(features)}.digest must be a text that tells the map from others")
+    examples = None if test is None else Examples(_checked(features, test.features), test.labels)
+    return _MappedPopulation(people, features), examples
+
+
+class _MappedPopulation:
+    """Users whose rows are features; computed once per block and kept."""
+
+    def __init__(self, people: Population, features: FeatureMap) -> None:
+        self._people, self._features = people, features
+        self._kept: dict[tuple[int, int], NDArray[np.float32]] = {}
+
+    @property
+    def budgets(self) -> NDArray[np.float64]:
+        return self._people.budgets
+
+    @property
+    def digest(self) -> str:
+        return self._people.digest
+
+    def block(self, start: int, stop: int) -> UserBlock:
+        block = self._people.block(start, stop)
+        if (start, stop) not in self._kept:
+            self._kept[start, stop] = _checked(self._features, block.features)
+        return replace(block, features=self._kept[start, stop])
+
+
+def _checked(features: FeatureMap, rows: NDArray[Any]) -> NDArray[np.float32]:
+    out = features(rows)
+    if not isinstance(out, np.ndarray) or out.dtype != np.float32 or out.ndim < 2 or len(out) != len(rows):
+        got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise ParameterError(f"{_name(features)} must return {len(rows)} float32 rows, got {got}")
+    finite(_name(features), out)
+    return np.ascontiguousarray(out)
+
+
+def _name(features: FeatureMap) -> str:
+    return type(features).__name__

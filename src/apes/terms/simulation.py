@@ -1,0 +1,72 @@
+"""A simulation: what `apes train` makes up where a federation would have people."""
+
+from dataclasses import dataclass
+
+from apes.budgets import check_budgets
+from apes.checks import one_of, whole
+from apes.data import Dataset
+from apes.data.datasets import check_name, check_normalise
+from apes.data.split import check_split
+from apes.models.logistic import FedProx, LogisticRegression
+from apes.population import People
+from apes.terms.terms import unused
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Made-up people and what they train. None means: the default of the update.
+
+    Attributes:
+        data: Name of the data set.
+        normalise: ``pixels`` in [0, 1], or every image of ``unit-norm``.
+        split: How images are spread over users: ``iid``, ``label``, ``dirichlet:ALPHA``.
+        users: Number of users n, at least 1.
+        budgets: The users' local budgets per coordinate and round (`apes.make_budgets`).
+        update: ``gradient`` (Algorithm 1) or ``fedprox`` (difference after local steps).
+        local_epochs: Local steps of FedProx (10).
+        local_learning_rate: Local step size of FedProx (1).
+        mu: FedProx's proximal weight (0.01).
+        seed: Of split, budgets and all draws, in [0, 2^64).
+    """
+
+    data: str = "digits"
+    normalise: str = "pixels"
+    split: str = "iid"
+    users: int = 10_000
+    budgets: str = "uniform2"
+    update: str = "gradient"
+    local_epochs: int | None = None
+    local_learning_rate: float | None = None
+    mu: float | None = None
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        check_name(self.data)
+        check_normalise(self.normalise)
+        check_split(self.split)
+        whole("users", self.users, 1)
+        check_budgets(self.budgets)
+        whole("seed", self.seed, 0, 2**64 - 1)
+        one_of("update", self.update, ("gradient", "fedprox"))
+        self._local()
+
+    def people(self, dataset: Dataset) -> People:
+        """The data set's images spread over users, with budgets."""
+        return People.from_dataset(
+            dataset, users=self.users, budgets=self.budgets, split=self.split, seed=self.seed
+        )
+
+    def model(self, dataset: Dataset) -> LogisticRegression:
+        """Logistic regression on the data set's images."""
+        return LogisticRegression(dataset.train_images.shape[1], dataset.classes, self._local())
+
+    def _local(self) -> FedProx | None:
+        local = {"local_epochs": self.local_epochs, "local_learning_rate": self.local_learning_rate, "mu": self.mu}
+        if self.update == "gradient":
+            unused(local, "update is 'gradient'")
+            return None
+        return FedProx(
+            10 if self.local_epochs is None else self.local_epochs,
+            1.0 if self.local_learning_rate is None else self.local_learning_rate,
+            0.01 if self.mu is None else self.mu,
+        )

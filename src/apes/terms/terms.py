@@ -1,0 +1,182 @@
+"""Terms: what a device agrees to, and what is charged for it. The only thing with a digest on the wire."""
+
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.accountant import Accountant
+from apes.accounting.composition.exact import SMALLEST_DELTA
+from apes.accounting.exposure import Exposure
+from apes.checks import one_of, positive, whole, within
+from apes.client.client import Client, DeviceClient
+from apes.errors import ParameterError
+from apes.mathematics.randomness import SimulationSource
+from apes.mathematics.thresholds import MAX_LEVELS
+from apes.models.model import Model
+from apes.shuffler.shuffle import Adder, Collector, LevelCounter, Permuter
+from apes.terms.frameworks import FRAMEWORKS, Framework
+from apes.terms.mechanism import ClipLaplaceReports, ForeignReports, Mechanism, Reports
+from apes.terms.sparsification import Sparsification
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What users agree to before anything runs. None means: what suits the other choices.
+
+    Attributes:
+        framework: ``non-private``, ``ldp-min``, ``pldp``, ``unis``, ``apes``, ``s-apes``, ``s-apes-threshold``,
+            ``s-apes-first``.
+        clip: C, bound of every coordinate of an update, in (0, inf).
+        levels: Levels K of a coded report in [2, 256] or ``continuous``; for Clip-Laplace frameworks.
+        sparsifier: ``top-b``, ``random-b``, ``threshold`` or ``top-b-first``, for the S-APES frameworks.
+        keep: Fraction of coordinates a sparsifier keeps, in (0, 1] (0.2; ``top-b-first``: 0.05); a threshold is set at
+            (1 - keep) C.
+        rounds: Rounds of training T, at least 1.
+        delta: Delta of the certified central guarantee, in [1e-100, 0.5] (default 1 / 10 n).
+        target_epsilon: No round takes place after which the certified epsilon of a user would exceed it.
+        mechanism: A stranger's mechanism, shuffled, in place of the framework's; None for the framework's own.
+    """
+
+    framework: str = "apes"
+    clip: float = 0.1
+    levels: int | str | None = None
+    sparsifier: str | None = None
+    keep: float | None = None
+    rounds: int = 40
+    delta: float | None = None
+    target_epsilon: float | None = None
+    mechanism: Mechanism | None = None
+
+    def __post_init__(self) -> None:
+        one_of("framework", self.framework, list(FRAMEWORKS))
+        positive("clip", self.clip)
+        whole("rounds", self.rounds, 1)
+        if self.kind.sparsifier is None:
+            unused({"sparsifier": self.sparsifier, "keep": self.keep}, f"{self.framework} does not sparsify")
+        if self.mechanism is not None:
+            given = {"levels": self.levels, "clip": None if self.clip == self.mechanism.clip else self.clip}
+            unused({"levels": self.levels}, "the mechanism has its own")
+            if self.framework != "apes" or given["clip"] is not None:
+                raise ParameterError(
+                    f"framework must be apes and clip the mechanism's {self.mechanism.clip!r} with an own mechanism, "
+                    f"got {self.framework!r} and {self.clip!r}"
+                )
+        if self.why_not_certified is not None:
+            options = {"delta": self.delta, "target_epsilon": self.target_epsilon}
+            unused(options, f"nothing central is certified, {self.why_not_certified}")
+        if self.delta is not None:
+            within("delta", self.delta, SMALLEST_DELTA, 0.5)
+        if self.target_epsilon is not None:
+            positive("target_epsilon", self.target_epsilon)
+
+    @property
+    def kind(self) -> Framework:
+        """The framework's description."""
+        return FRAMEWORKS[self.framework]
+
+    @cached_property
+    def reports(self) -> Reports:
+        """The mechanism, as the stages see it."""
+        if self.mechanism is not None:
+            return ForeignReports(self.mechanism)
+        return self.kind.mechanism(self.clip, self.levels)
+
+    @cached_property
+    def sparsification(self) -> Sparsification | None:
+        """What makes reports sparse, before or after perturbation; None if nothing does."""
+        strategy = self.kind.sparsifier if self.sparsifier is None else self.sparsifier
+        return None if strategy is None else Sparsification.with_default(strategy, self.keep)
+
+    @property
+    def why_not_certified(self) -> str | None:
+        """Why no central guarantee is certified under these terms; None if one is."""
+        if self.reports.why_not_certified is not None:
+            return f"{self.framework}: {self.reports.why_not_certified}"
+        return None if self.sparsification is None else self.sparsification.why_not_certified
+
+    def digest(self, model: Model, features: str = "") -> str:
+        """SHA-256 of the terms with the model and the feature map (its digest): what reports are bound to."""
+        choices = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "mechanism"}
+        parts = ["apes terms 2", choices, self.reports.digest, model.digest, features]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def applied(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Budgets as the framework applies the users' own."""
+        return np.full_like(budgets, budgets.min()) if self.kind.smallest_budget_for_all else budgets
+
+    def client(self, model: Model) -> Client:
+        """What every simulated user runs."""
+        thin, d = self.sparsification, model.dimensions
+        if thin is None:
+            return Client(model, self.reports.randomizer())
+        return Client(model, self.reports.randomizer(), thin.sparsifier(d), thin.top_b_first(d))
+
+    def device_client(self, model: Model) -> DeviceClient:
+        """What a real device runs.
+
+        Raises:
+            ParameterError: If nothing central would be certified, or reports are continuous: neither leaves a device.
+        """
+        if self.why_not_certified is not None or not isinstance(self.reports, ClipLaplaceReports):
+            raise ParameterError(f"framework must be one with a certificate on devices: {self.why_not_certified}")
+        if self.reports.levels is None:
+            raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] on devices, got {self.levels!r}")
+        thin, d, randomizer = self.sparsification, model.dimensions, self.reports.coded(self.reports.levels)
+        if thin is None:
+            return DeviceClient(model, randomizer)
+        return DeviceClient(model, randomizer, thin.on_device(d), thin.top_b_first(d))
+
+    def collector(
+        self, users: int, dimensions: int, source: SimulationSource, threads: int = 1, *, only_sums: bool = False
+    ) -> Collector:
+        """What gathers a round's reports; ``only_sums`` as for `apes.train`."""
+        levels = self.reports.levels
+        if not self.kind.shuffled or (only_sums and levels is None):
+            return Adder(users, dimensions, source)
+        if levels is not None:
+            return LevelCounter(users, dimensions, levels, source)
+        return Permuter(users, dimensions, source, threads=threads)
+
+    def charged(self, dimensions: int) -> int:
+        """Coordinates in which the reports on two updates can differ, given choices that do not look at data.
+
+        These are charged for (docs/proofs.md, 9 and 10).
+        """
+        return dimensions if self.sparsification is None else self.sparsification.charged(dimensions)
+
+    def exposure(self, number: int, budgets: NDArray[np.float64], dimensions: int) -> Exposure:
+        """What round ``number`` reveals, as the accountant has to know it: of these participants, no data."""
+        thin = self.sparsification
+        return Exposure(
+            budgets,
+            self.charged(dimensions),
+            self.reports.levels,
+            top_b_first=None if thin is None else thin.top_b_first(dimensions),
+            round=number,
+            dimensions=dimensions,
+            mechanism=self.reports.name,
+            clip=self.reports.clip,
+            shuffled=self.kind.shuffled,
+            sparsifier=None if thin is None else thin.strategy,
+            why_not_certified=self.why_not_certified,
+        )
+
+    def central_delta(self, users: int) -> float:
+        """Delta of the certified central guarantee, for so many users."""
+        return 1 / (10 * users) if self.delta is None else self.delta
+
+    def accountant(self, users: int) -> Accountant:
+        """The gate of a run under these terms, for about so many users."""
+        return Accountant(self.central_delta(users), expected_rounds=self.rounds, target=self.target_epsilon)
+
+
+def unused(options: dict[str, Any], why: str) -> None:
+    """Raise if an option was given that would do nothing."""
+    for name, value in options.items():
+        if value is not None:
+            raise ParameterError(f"{name} must be left out: {why}; got {value!r}")

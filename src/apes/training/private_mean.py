@@ -1,0 +1,107 @@
+"""The private mean: for those with a training loop of their own. Vectors and budgets in, estimate and guarantee out."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from apes.accounting.accountant import Accountant
+from apes.accounting.guarantee import Guarantee
+from apes.checks import finite, positive_array, whole
+from apes.errors import ParameterError
+from apes.mathematics.randomness import SimulationSource
+from apes.models.model import PreparedUpdate, WholeUpdates
+from apes.population import Examples, People, UserBlock
+from apes.terms.terms import Terms
+from apes.training.round import Workers, run_round
+
+
+class PrivateMean:
+    """Estimates means of users' vectors, release after release, under one guarantee for all of them.
+
+    Every call is a round: vectors are clipped, perturbed under their users' budgets, shuffled and calibrated; it is
+    charged before it is released.
+
+    Args:
+        terms: What users agree to; ``rounds`` is about how many calls there will be: figures are tightest there.
+        dimensions: Numbers of a vector, at least 1.
+        target_epsilon: In place of the terms' own, if given.
+        delta: In place of the terms' own, if given; by default 1 / 10 n of the first call.
+        seed: Of the simulated randomness, in [0, 2^64).
+        workers: Who does the work.
+
+    >>> mean = PrivateMean(Terms(clip=1.0), dimensions=2, delta=1e-6)
+    >>> mean(np.full((1000, 2), 0.5), np.full(1000, 0.5)).shape
+    (2,)
+    >>> mean.guarantee.epsilon < 0.06
+    True
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        dimensions: int,
+        *,
+        target_epsilon: float | None = None,
+        delta: float | None = None,
+        seed: int = 1,
+        workers: Workers | None = None,
+    ) -> None:
+        given = {"target_epsilon": target_epsilon, "delta": delta}
+        self._terms = replace(terms, **{name: value for name, value in given.items() if value is not None})
+        self._model, self._seed, self._workers = _Vectors(whole("dimensions", dimensions, 1)), seed, workers
+        self._calibrator = self._terms.reports.calibrator(None, self._terms.sparsification)
+        self._accountant: Accountant | None = None
+
+    def __call__(self, updates: ArrayLike, budgets: ArrayLike) -> NDArray[np.float64]:
+        """Estimate the mean of the clipped vectors.
+
+        Args:
+            updates: One row per user, (n, d).
+            budgets: One local budget per user, (n,), each in (0, inf); an own epsilon per coordinate and call.
+
+        Raises:
+            BudgetExceeded: Before anything is released that would bring somebody's epsilon beyond the target.
+        """
+        rows = np.asarray(updates)
+        if rows.ndim != 2 or rows.shape[1] != self._model.dimensions or not np.issubdtype(rows.dtype, np.number):
+            raise ParameterError(f"updates must be users x {self._model.dimensions} numbers, got {rows.dtype} {rows.shape}")
+        finite("updates", rows)
+        own = self._terms.applied(positive_array("budgets", budgets))
+        if own.shape != rows.shape[:1]:
+            raise ParameterError(f"budgets must have one entry per row of updates, {rows.shape[0]}, got {own.size}")
+        people = People(rows, np.zeros(own.size, dtype=np.uint8), np.arange(own.size + 1), own)
+        if self._accountant is None:
+            self._accountant = self._terms.accountant(own.size)
+        number = self._accountant.rounds + 1
+        self._accountant.charge(self._terms.exposure(number, own, self._model.dimensions))
+        source = SimulationSource(self._seed, number)
+        batch = run_round(self._terms, self._model, self._model.start(), people, source, workers=self._workers)
+        return self._calibrator.estimate(batch).mean
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is certified for all calls so far, or why nothing is."""
+        if self._accountant is None:
+            raise ParameterError("guarantee must be asked for after a call: delta may depend on the number of users")
+        return self._accountant.guarantee
+
+
+@dataclass(frozen=True)
+class _Vectors:
+    """A model whose updates are the users' own rows."""
+
+    dimensions: int
+    digest = "vectors"
+
+    def start(self) -> NDArray[np.float64]:
+        return np.zeros(self.dimensions)
+
+    def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
+        return WholeUpdates(block.features)
+
+    def updates(self, weights: NDArray[np.float32], block: UserBlock) -> NDArray[np.float32]:
+        return block.features
+
+    def evaluate(self, weights: NDArray[np.float64], examples: Examples) -> tuple[float | None, float]:
+        return None, 0.0

@@ -1,0 +1,170 @@
+"""One round: every user reports, the shuffler releases. Training, audit, paper and benchmarks all call `run_round`."""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from apes.checks import whole
+from apes.client.client import Client
+from apes.errors import ParameterError
+from apes.mathematics.randomness import SimulationSource
+from apes.messages import Batch
+from apes.models.model import Model
+from apes.population import Population, UserBlock
+from apes.shuffler.shuffle import Collector, Part
+from apes.terms.terms import Terms
+
+USERS_AT_ONCE = 64
+# Tallies of the shuffler are 16 bits wide.
+_MOST_USERS_AT_ONCE = 2**16 - 1
+# Enough tasks for a cluster to balance its workers; each brings one table of counts back.
+_TASKS_PER_CORE = 4
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who does a round's work; the result is the same bits whoever does.
+
+    Attributes:
+        threads: Worker threads of this process, at least 1; by default one per core.
+        executor: Runs the work instead: threads, processes, a cluster. What is submitted to it can be pickled if model
+            and population can.
+        users_at_once: Users in a block, in [1, 65535].
+    """
+
+    threads: int | None = None
+    executor: Executor | None = None
+    users_at_once: int = USERS_AT_ONCE
+
+    def __post_init__(self) -> None:
+        if self.threads is not None:
+            whole("threads", self.threads, 1)
+        whole("users_at_once", self.users_at_once, 1, _MOST_USERS_AT_ONCE)
+
+    @property
+    def count(self) -> int:
+        """How many threads."""
+        return os.cpu_count() or 1 if self.threads is None else self.threads
+
+
+def run_round(
+    terms: Terms,
+    model: Model,
+    weights: NDArray[np.float64],
+    population: Population,
+    source: SimulationSource,
+    *,
+    workers: Workers | None = None,
+    only_sums: bool = False,
+) -> Batch:
+    """Let every user report on the model, and release the batch.
+
+    Args:
+        terms: What users agreed to.
+        model: What is trained.
+        weights: The model as it is, flat.
+        population: The users.
+        source: The round's randomness.
+        workers: Who does the work; by default a thread per core.
+        only_sums: Let the shuffler add continuous reports up instead of handing them over permuted. Calibration needs
+            no more, so the model is the same up to rounding, in less time and memory.
+    """
+    workers = Workers() if workers is None else workers
+    budgets = terms.applied(population.budgets)
+    work = _Work(terms.client(model), population, budgets, weights.astype(np.float32), source)
+    collector: Callable[[], Collector] = partial(
+        terms.collector, budgets.size, model.dimensions, source, workers.count, only_sums=only_sums
+    )
+    blocks = _blocks(budgets.size, workers.users_at_once)
+    with _quiet_blas():
+        if workers.executor is not None:
+            return _run_elsewhere(work, collector, blocks, workers.executor)
+        gathered, queue = collector(), _BlockQueue(blocks)
+        with ThreadPoolExecutor(workers.count) as pool:
+            list(pool.map(lambda _: work.into(gathered, queue), range(workers.count)))
+        return gathered.release()
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What a worker needs to let any of the users report."""
+
+    client: Client
+    population: Population
+    budgets: NDArray[np.float64]
+    weights: NDArray[np.float32]
+    source: SimulationSource
+
+    def into(self, collector: Collector, blocks: Iterable[tuple[int, int]]) -> None:
+        """Let the users of these blocks report."""
+        for start, stop in blocks:
+            for report in self.client.reports(self.weights, self._block(start, stop), self.source):
+                collector.add(report)
+
+    def _block(self, start: int, stop: int) -> UserBlock:
+        """A block as the population hands it out, under the budgets that were charged, whatever it says itself."""
+        block = self.population.block(start, stop)
+        offsets = np.asarray(block.offsets)
+        if offsets.shape != (stop - start + 1,) or offsets[0] != 0 or not len(block.features) == offsets[-1]:
+            name = type(self.population).__name__
+            raise ParameterError(
+                f"{name}.block({start}, {stop}) must have {stop - start + 1} offsets from 0 to its number of rows, "
+                f"{len(block.features)}, got {offsets.shape} up to {offsets[-1] if offsets.size else None}"
+            )
+        return replace(block, first_user=start, budgets=self.budgets[start:stop])
+
+
+def _run_elsewhere(
+    work: _Work, collector: Callable[[], Collector], blocks: list[tuple[int, int]], executor: Executor
+) -> Batch:
+    """Hand the blocks to an executor in a few tasks, and put together what they bring back."""
+    tasks = min(len(blocks), _TASKS_PER_CORE * (os.cpu_count() or 1))
+    edges = np.linspace(0, len(blocks), tasks + 1).astype(int).tolist()
+    futures = [
+        executor.submit(_gather, work, collector, blocks[low:high])
+        for low, high in zip(edges, edges[1:], strict=False)
+    ]
+    total = collector()
+    for future in futures:
+        total.join(future.result())
+    return total.release()
+
+
+def _gather(work: _Work, collector: Callable[[], Collector], blocks: list[tuple[int, int]]) -> Part:
+    """What the users of some blocks report, gathered by a worker."""
+    gathered = collector()
+    with _quiet_blas():
+        work.into(gathered, blocks)
+    return gathered.part()
+
+
+def _quiet_blas() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread: its others go on spinning after a call, on the cores that users' blocks need."""
+    limit: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return limit
+
+
+def _blocks(users: int, size: int) -> list[tuple[int, int]]:
+    return [(start, min(start + size, users)) for start in range(0, users, size)]
+
+
+class _BlockQueue:
+    """Hands out blocks, each to whichever thread asks next."""
+
+    def __init__(self, blocks: list[tuple[int, int]]) -> None:
+        self._blocks, self._lock = iter(blocks), threading.Lock()
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return self
+
+    def __next__(self) -> tuple[int, int]:
+        with self._lock:
+            return next(self._blocks)

@@ -1,0 +1,184 @@
+"""A run, from the analyzer's side: the gate before every round, the step after it, and what can be gone on from.
+
+Simulation and federation both go through here; they differ in where a batch comes from. Nothing is concluded that was
+not charged first.
+"""
+
+import time
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting.exposure import Exposure
+from apes.accounting.guarantee import Guarantee
+from apes.analyzer.optimizer import ServerOptimizer, ServerState
+from apes.errors import ParameterError, ProtocolError
+from apes.messages import Batch
+from apes.models.model import Model, check_model, evaluated
+from apes.population import Examples
+from apes.terms.plan import Plan
+
+
+@dataclass(frozen=True)
+class RoundMetrics:
+    """How a round went.
+
+    Attributes:
+        round: Number of the round, from 1.
+        accuracy: Share of the test examples that the model gets right; None without examples or classes.
+        loss: Mean loss on the test examples; None without examples.
+        seconds: Wall time of the round, evaluation included.
+        epsilon: Certified central epsilon of a user after this round; None where nothing is certified.
+    """
+
+    round: int
+    accuracy: float | None
+    loss: float | None
+    seconds: float
+    epsilon: float | None = None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a run is of: another run of the same identity gives the same model.
+
+    Attributes:
+        terms: Digest of terms, model and feature map.
+        schedule: What the analyzer does with estimates, and the seed.
+        people: Digest of users, data and budgets.
+    """
+
+    terms: str
+    schedule: str
+    people: str
+
+    def check(self, other: "Identity") -> None:
+        """Raise unless the other is the same."""
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if mine != theirs:
+                what = {"people": "people (data or budgets)"}.get(field.name, field.name)
+                raise ParameterError(
+                    f"resume must be of the same {what} as this run, got {str(theirs)[:60]}, not {str(mine)[:60]}"
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """Everything needed to go on after a round."""
+
+    identity: Identity
+    state: ServerState
+    metrics: tuple[RoundMetrics, ...] = ()
+    exposures: tuple[Exposure, ...] = ()
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that are over."""
+        return len(self.metrics)
+
+
+class Run:
+    """Charges, calibrates, steps and evaluates, round after round.
+
+    Args:
+        plan: What runs.
+        model: What is trained.
+        identity: What the run is of.
+        users: About how many take part; the default delta depends on it.
+        test: Public examples that the model is judged by, or None.
+        resume: Where to go on. What it recorded is charged again, round by round, and nothing else.
+
+    Raises:
+        ParameterError: If ``resume`` is of another run, or the model is not one.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        model: Model,
+        identity: Identity,
+        *,
+        users: int,
+        test: Examples | None,
+        resume: Progress | None = None,
+    ) -> None:
+        self._plan, self._model, self._test = plan, model, test
+        self._terms, self._accountant = plan.terms, plan.terms.accountant(users)
+        self._calibrator = self._terms.reports.calibrator(plan.schedule.calibration, self._terms.sparsification)
+        self._optimizers: dict[str, ServerOptimizer] = {}
+        self.progress = Progress(identity, ServerState.start(check_model(model)))
+        self._charged: tuple[Exposure, float] | None = None
+        if resume is not None:
+            identity.check(resume.identity)
+            for exposure in resume.exposures:
+                self._accountant.charge(exposure)
+            self.progress = resume
+
+    @property
+    def delta(self) -> float:
+        """Delta of the guarantee."""
+        return self._accountant.delta
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all rounds are over."""
+        return self.progress.rounds >= self._terms.rounds
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is certified for the rounds charged so far, or why nothing is."""
+        return self._accountant.guarantee
+
+    def allows(self, budgets: NDArray[np.float64]) -> bool:
+        """Whether the next round, with these participants, keeps within the target."""
+        return self._accountant.allows(self._exposure(budgets))
+
+    def charge(self, budgets: NDArray[np.float64]) -> None:
+        """Charge the next round, with these participants, before anything of it is released.
+
+        Raises:
+            BudgetExceeded: If that would go beyond the target.
+        """
+        exposure = self._exposure(budgets)
+        self._charged = exposure, self._accountant.charge(exposure)
+
+    def conclude(self, batch: Batch, began: float) -> None:
+        """Take the batch of the round that was charged, and make the step.
+
+        Args:
+            batch: Whose budgets are those of everybody who took part, and of nobody else.
+            began: When the round began, by `time.perf_counter`.
+        """
+        if self._charged is None:
+            raise ProtocolError("a round is charged before its batch is looked at")
+        exposure, epsilon = self._charged
+        budgets = np.sort(batch.budgets)
+        if not np.array_equal(budgets, np.sort(exposure.budgets)):
+            raise ProtocolError("the batch is of other participants than the round was charged for")
+        optimizer = self._optimizer(exposure.budgets_sha256, budgets)
+        state = optimizer.apply(self.progress.state, self._calibrator.estimate(batch))
+        accuracy, loss = None, None
+        if self._test is not None:
+            accuracy, loss = evaluated(self._model, optimizer.model(state), self._test)
+        certified = epsilon if exposure.why_not_certified is None else None
+        metrics = RoundMetrics(exposure.round, accuracy, loss, time.perf_counter() - began, certified)
+        done = self.progress
+        self.progress = Progress(done.identity, state, (*done.metrics, metrics), (*done.exposures, exposure))
+        self._charged = None
+
+    def model(self) -> NDArray[np.float64]:
+        """The weights to hand out."""
+        return self._plan.schedule.optimizer(1.0).model(self.progress.state)
+
+    def _exposure(self, budgets: NDArray[np.float64]) -> Exposure:
+        return self._terms.exposure(self.progress.rounds + 1, budgets, self._model.dimensions)
+
+    def _optimizer(self, name: str, budgets: NDArray[np.float64]) -> ServerOptimizer:
+        """The optimizer for these participants; the default step depends on the noise of their reports."""
+        if name not in self._optimizers:
+            is_difference = bool(getattr(self._model, "is_difference", False))
+            noise = self._calibrator.standard_error(budgets)
+            self._optimizers[name] = self._plan.schedule.optimizer(noise, is_difference=is_difference)
+        return self._optimizers[name]
