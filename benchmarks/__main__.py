@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from apes.budgets import make_budgets
 from apes.client.randomizer import CodedClipLaplace, Place
 from apes.data import Dataset, load
 from apes.mathematics.randomness import SimulationSource
 from apes.models.logistic import LogisticRegression
-from apes.population import InMemoryPopulation, Population
-from apes.terms.plan import Plan
-from apes.training.train import BlockQueue, collect, quiet_blas
+from apes.population import People, Population
+from apes.terms.terms import Terms
+from apes.training.round import Workers, run_round
 from benchmarks.numpy_round import round_of_algorithm_1
 from benchmarks.synthetic import SyntheticPopulation
 
@@ -49,38 +50,32 @@ def peak_mb() -> float:
 
 def apes_round(dataset: Dataset, users: int, threads: int, repeats: int) -> float:
     """Seconds of one round of APES: updates, draws, counts, calibration."""
-    plan = Plan(framework="apes", budgets="uniform2", users=users, clip=_CLIP)
-    population = _population(dataset, plan)
+    terms, population = Terms(clip=_CLIP), _population(dataset, users)
     model = LogisticRegression(dataset.train_images.shape[1], dataset.classes)
-    client, calibrator = plan.client(model.dimensions), plan.calibrator()
-    weights = model.shaped(model.start())
+    calibrator, workers = terms.reports.calibrator(None, None), Workers(threads=threads, users_at_once=128)
 
     def work() -> None:
-        source = SimulationSource(plan.seed, 1)
-        collector = plan.collector(model.dimensions, source, threads)
-        batch = collect(client, collector, weights, BlockQueue(population, 128), source, threads)
+        batch = run_round(terms, model, model.start(), population, SimulationSource(1, 1), workers=workers)
         calibrator.estimate(batch)
 
-    with quiet_blas():
-        return seconds(work, repeats)
+    return seconds(work, repeats)
 
 
-def _population(dataset: Dataset, plan: Plan) -> Population:
+def _population(dataset: Dataset, users: int) -> Population:
     """The data set itself where it has six images for everybody, else users made on the fly."""
-    images, labels, budgets = dataset.train_images, dataset.train_labels, plan.population_budgets()
-    if plan.users * _PER_USER > labels.size:
+    images, labels, budgets = dataset.train_images, dataset.train_labels, make_budgets("uniform2", users, 1)
+    if users * _PER_USER > labels.size:
         return SyntheticPopulation(images, labels, budgets, _PER_USER)
-    rows = plan.users * _PER_USER
-    return InMemoryPopulation(images[:rows], labels[:rows], np.arange(0, rows + 1, _PER_USER), budgets)
+    rows = users * _PER_USER
+    return People(images[:rows], labels[:rows], np.arange(0, rows + 1, _PER_USER), budgets)
 
 
 def numpy_round(dataset: Dataset, users: int) -> float:
     """Seconds of the same round in plain NumPy."""
-    plan = Plan(budgets="uniform2", users=users, clip=_CLIP)
     images = np.ones((dataset.train_images.shape[0], dataset.train_images.shape[1] + 1), dtype=np.float32)
     images[:, :-1] = dataset.train_images
     weights = np.zeros((dataset.classes, images.shape[1]), dtype=np.float32)
-    budgets, rng = plan.population_budgets(), np.random.default_rng(1)
+    budgets, rng = make_budgets("uniform2", users, 1), np.random.default_rng(1)
     return seconds(lambda: round_of_algorithm_1(weights, images, dataset.train_labels, budgets, _CLIP, rng), 3)
 
 
@@ -122,7 +117,7 @@ def measure(quick: bool) -> dict[str, Any]:
 def show(result: dict[str, Any]) -> None:
     """Print the figures for people."""
     table = Table(title=f"One round of APES, d = {result['dimensions']:,}, {result['threads']} threads")
-    for heading in ("users", "seconds", "ns a coordinate", "peak memory (MB)"):
+    for heading in ("users", "seconds", "ns per coordinate", "peak memory (MB)"):
         table.add_column(heading, justify="right")
     for row in result["rounds"]:
         each = 1e9 * row["seconds"] / row["users"] / result["dimensions"]

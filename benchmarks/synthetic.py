@@ -12,8 +12,8 @@ class SyntheticPopulation:
     Args:
         images: The pool, (images, features).
         labels: Its classes.
-        budgets: One budget a user.
-        per_user: Images a user.
+        budgets: One budget per user.
+        per_user: Images per user.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class SyntheticPopulation:
         per_user: int = 6,
     ) -> None:
         self._images, self._labels, self._per_user = images, labels, per_user
-        self.budgets = budgets
+        self.budgets, self.digest = budgets, "synthetic"
 
     def block(self, start: int, stop: int) -> UserBlock:
         """Users start .. stop - 1."""

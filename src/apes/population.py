@@ -238,5 +238,7 @@ def _budgets_of(
     if differs.any():
         row = int(np.argmax(differs))
         first, second = sorted({float(own[number[row]]), float(by_row[row])})
-        raise ParameterError(f"budgets must be equal within a user, got {first!r} and {second!r} for {names[number[row]]!r}")
+        raise ParameterError(
+            f"budgets must be equal within a user, got {first!r} and {second!r} for {names[number[row]]!r}"
+        )
     return own

@@ -93,7 +93,6 @@ def plan_command(
         raise typer.Exit(1)
 
 
-
 @dataclass(frozen=True, eq=False)
 class Dial:
     """Something that can be turned until a target is met.

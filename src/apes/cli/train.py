@@ -62,7 +62,7 @@ def train_command(
     summary["out"] = None if folder is None else str(folder.path)
     if folder is not None:
         folder.finish(result.weights, summary)
-        draw_accuracy(result.metrics, chosen.plan, folder.path / "accuracy.png")
+        draw_accuracy(result.metrics, _title(chosen), folder.path / "accuracy.png")
     display.summary(summary)
     if as_json:
         typer.echo(json.dumps(summary))
@@ -117,6 +117,11 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         "version": __version__,
         "certified": proved,
     }
+
+
+def _title(chosen: Choices) -> str:
+    simulation = chosen.simulation
+    return f"{chosen.plan.framework} on {simulation.data}: {simulation.users:,} users, budgets {simulation.budgets}"
 
 
 def _rate(chosen: Choices, result: TrainingResult) -> float:

@@ -5,6 +5,7 @@ from typing import Any
 from apes.paper.parts import Part
 from apes.paper.setting import Setting
 from apes.terms.frameworks import FRAMEWORKS
+from apes.terms.terms import Terms
 
 PUBLISHED = "as published"
 OURS = "ours"
@@ -25,7 +26,7 @@ _AS_PUBLISHED: dict[str, Any] = {
 # Our defaults, on the authors' split: gradients, coded reports, a step as large as the noise allows, averaged models.
 _OURS: dict[str, Any] = {"split": "label", "clip": CLIP}
 
-_CLIP_LAPLACE = {name for name, kind in FRAMEWORKS.items() if kind.mechanism == "clip-laplace"}
+_CLIP_LAPLACE = {name for name in FRAMEWORKS if Terms(framework=name).reports.name == "clip-laplace"}
 
 
 def training(setting: Setting, column: str, framework: str, budgets: str, **changes: Any) -> list[Part]:

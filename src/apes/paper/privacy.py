@@ -37,8 +37,8 @@ def user_part(
     arguments["rounds"] = setting.rounds if rounds is None else rounds
     if sparsification is None:
         return Part("user-level", arguments | {"dimensions": DIMENSIONS})
-    arguments["dimensions"] = sparsification.coordinates_from_data(DIMENSIONS)
-    chosen = sparsification.chosen_first(DIMENSIONS)
+    arguments["dimensions"] = sparsification.charged(DIMENSIONS)
+    chosen = sparsification.top_b_first(DIMENSIONS)
     return Part("user-level", arguments if chosen is None else arguments | {"chosen": chosen})
 
 

@@ -52,9 +52,7 @@ class Simulation:
 
     def people(self, dataset: Dataset) -> People:
         """The data set's images spread over users, with budgets."""
-        return People.from_dataset(
-            dataset, users=self.users, budgets=self.budgets, split=self.split, seed=self.seed
-        )
+        return People.from_dataset(dataset, users=self.users, budgets=self.budgets, split=self.split, seed=self.seed)
 
     def model(self, dataset: Dataset) -> LogisticRegression:
         """Logistic regression on the data set's images."""

@@ -47,8 +47,11 @@ class PrivateMean:
         seed: int = 1,
         workers: Workers | None = None,
     ) -> None:
-        given = {"target_epsilon": target_epsilon, "delta": delta}
-        self._terms = replace(terms, **{name: value for name, value in given.items() if value is not None})
+        self._terms = replace(
+            terms,
+            target_epsilon=terms.target_epsilon if target_epsilon is None else target_epsilon,
+            delta=terms.delta if delta is None else delta,
+        )
         self._model, self._seed, self._workers = _Vectors(whole("dimensions", dimensions, 1)), seed, workers
         self._calibrator = self._terms.reports.calibrator(None, self._terms.sparsification)
         self._accountant: Accountant | None = None
@@ -65,7 +68,8 @@ class PrivateMean:
         """
         rows = np.asarray(updates)
         if rows.ndim != 2 or rows.shape[1] != self._model.dimensions or not np.issubdtype(rows.dtype, np.number):
-            raise ParameterError(f"updates must be users x {self._model.dimensions} numbers, got {rows.dtype} {rows.shape}")
+            got = f"{rows.dtype} {rows.shape}"
+            raise ParameterError(f"updates must be users x {self._model.dimensions} numbers, got {got}")
         finite("updates", rows)
         own = self._terms.applied(positive_array("budgets", budgets))
         if own.shape != rows.shape[:1]:

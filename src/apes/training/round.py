@@ -7,6 +7,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,10 +129,7 @@ def _run_elsewhere(
     """Hand the blocks to an executor in a few tasks, and put together what they bring back."""
     tasks = min(len(blocks), _TASKS_PER_CORE * (os.cpu_count() or 1))
     edges = np.linspace(0, len(blocks), tasks + 1).astype(int).tolist()
-    futures = [
-        executor.submit(_gather, work, collector, blocks[low:high])
-        for low, high in zip(edges, edges[1:], strict=False)
-    ]
+    futures = [executor.submit(_gather, work, collector, blocks[low:high]) for low, high in pairwise(edges)]
     total = collector()
     for future in futures:
         total.join(future.result())

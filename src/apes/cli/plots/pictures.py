@@ -12,30 +12,25 @@ from apes.accounting.account import Account
 from apes.accounting.planner import Answer, CostCurve, Goal
 from apes.storage.files import write_whole
 from apes.terms.level_choice import LevelChoice
-from apes.terms.plan import Plan
 from apes.training.run import RoundMetrics
 
 _PROVED, _TARGET = "#1b6ca8", "#b3541e"
 _SOLVED_FOR = {"cap": "cap on local budgets", "users": "users", "rounds": "rounds"}
 
 
-def draw_accuracy(metrics: tuple[RoundMetrics, ...], plan: Plan, path: Path) -> None:
+def draw_accuracy(metrics: tuple[RoundMetrics, ...], title: str, path: Path) -> None:
     """Draw test accuracy and loss over the rounds into a PNG file."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
     rounds = [entry.round for entry in metrics]
-    axes.plot(rounds, [100 * entry.accuracy for entry in metrics], color="#1b6ca8", label="accuracy")
+    axes.plot(rounds, [100 * (entry.accuracy or 0.0) for entry in metrics], color="#1b6ca8", label="accuracy")
     axes.set_xlabel("round")
     axes.set_ylabel("test accuracy (%)", color="#1b6ca8")
     axes.grid(alpha=0.3)
     losses = axes.twinx()
-    losses.plot(rounds, [entry.loss for entry in metrics], color="#b3541e", linestyle="--", label="loss")
+    losses.plot(rounds, [entry.loss or 0.0 for entry in metrics], color="#b3541e", linestyle="--", label="loss")
     losses.set_ylabel("test loss (nats)", color="#b3541e")
-    axes.set_title(
-        f"{plan.framework} on {plan.data}, {plan.users:,} users, budgets {plan.budgets}: "
-        f"{100 * metrics[-1].accuracy:.2f} % after {metrics[-1].round} rounds"
-    )
-
+    axes.set_title(f"{title}: {100 * (metrics[-1].accuracy or 0.0):.2f} % after {metrics[-1].round} rounds")
     save(figure, path)
 
 

@@ -28,7 +28,8 @@ def draw_codes_on_device(
 
     Guarantee:
         Every coordinate is epsilon-LDP with its user's budget, exactly (`apes.mathematics.thresholds`); how much
-        randomness and how many instructions it takes depends on the budgets and levels alone, but with probability 2^-80.
+        randomness and how many instructions it takes depends on the budgets and levels alone, but with probability
+        2^-80.
     """
     thresholds = acceptance_thresholds(budgets, levels)
     codes = np.empty(updates.shape, dtype=np.uint8)
