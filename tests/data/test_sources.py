@@ -70,7 +70,7 @@ def test_md5_of_the_gzip_file(tmp_path, serve, small):
     download("mnist", tmp_path / "c")
     wrong = (*files[:3], dataclasses.replace(files[3], gzip_md5="0" * 32))
     small(mirror, files=wrong)
-    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte has the wrong checksum .* not 00000000"):
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte.gz: it has the wrong checksum .* not 00000000"):
         download("mnist", tmp_path / "c")
 
 
@@ -94,9 +94,9 @@ def _spoil(web, kind):
 
 BAD = {
     "404": r"t10k-labels-idx1-ubyte.gz: HTTP 404",
-    "checksum": "t10k-labels-idx1-ubyte has the wrong checksum",
+    "checksum": r"t10k-labels-idx1-ubyte.gz: it has the wrong checksum",
     "cut": r"train-images-idx3-ubyte.gz: the transfer broke off: IncompleteRead\(\d+ bytes read, \d+ more expected\)",
-    "no gzip": "t10k-labels-idx1-ubyte is truncated",
+    "no gzip": "t10k-labels-idx1-ubyte.gz: it is truncated: its gzip stream has no end",
     "long": "sends more than",
 }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apes.data.idx import open_content
-from apes.errors import DataError, ParameterError
+from apes.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,11 @@ class IdxFile:
         """Raise ``DataError`` unless the file at ``path`` has the published checksum."""
         if self.sha256 is not None:
             with open_content(path) as file:
-                found = hashlib.sha256(file.read(self.size + 1)).hexdigest()
+                found, wanted = hashlib.sha256(file.read(self.size + 1)), self.sha256
         else:
-            found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-        wanted = self.sha256 if self.sha256 is not None else self.gzip_md5
-        if found != wanted:
-            raise DataError(f"{self.name} has the wrong checksum ({found[:8]}.., not {str(wanted)[:8]}..)")
+            found, wanted = hashlib.md5(path.read_bytes(), usedforsecurity=False), str(self.gzip_md5)
+        if found.hexdigest() != wanted:
+            raise DataError(f"{path} has the wrong checksum ({found.hexdigest()[:8]}.., not {wanted[:8]}..)")
 
 
 @dataclass(frozen=True)
@@ -105,14 +104,3 @@ _QMNIST = Collection(
 )
 
 CATALOGUE: Mapping[str, Collection] = {each.name: each for each in (_MNIST, _FASHION, _QMNIST)}
-
-
-def find(name: str) -> Collection:
-    """Look a set up by name.
-
-    Raises:
-        ParameterError: if there is no such set; the message lists the names.
-    """
-    if name not in CATALOGUE:
-        raise ParameterError(f"name must be one of {', '.join(CATALOGUE)}, got {name!r}")
-    return CATALOGUE[name]

@@ -1,24 +1,23 @@
 """Data sets ready for training: flat float32 images in [0, 1] and their classes."""
 
-from collections.abc import Callable
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.data.catalogue import CATALOGUE, Collection, IdxFile
+from apes.data.catalogue import CATALOGUE, Collection
 from apes.data.digits import PROVENANCE, SIDE, Pixels, load_digits
 from apes.data.idx import read_idx
-from apes.data.sources import Progress, locate, remedy
+from apes.data.sources import BY_HAND, Progress, locate
 from apes.errors import DataError, ParameterError
 from apes.storage.files import cache_folder
 
 NAMES: tuple[str, ...] = ("digits", *CATALOGUE)
+NORMALISATIONS: tuple[str, ...] = ("pixels", "unit-norm")
 CLASSES = 10
-
-Normalise = Literal["pixels", "unit-norm"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +41,29 @@ class Dataset:
     test_labels: NDArray[np.uint8]
     provenance: str
     classes: int = CLASSES
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 in hex of the four arrays, with their types and shapes, and of the number of classes."""
+        total = hashlib.sha256(f"{self.classes} classes\n".encode())
+        for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
+            total.update(f"{array.dtype.str} {array.shape}\n".encode())
+            total.update(np.ascontiguousarray(array).data)
+        return total.hexdigest()
+
+
+def check_name(name: str) -> str:
+    """Return the name of a set if there is such a set, else raise ``ParameterError``."""
+    if name not in NAMES:
+        raise ParameterError(f"name must be one of {', '.join(NAMES)}, got {name!r}")
+    return name
+
+
+def check_normalise(name: str) -> str:
+    """Return the name of a normalisation if there is one of that name, else raise ``ParameterError``."""
+    if name not in NORMALISATIONS:
+        raise ParameterError(f"normalise must be {' or '.join(NORMALISATIONS)}, got {name!r}")
+    return name
 
 
 def load(
@@ -67,22 +89,22 @@ def load(
         ParameterError: if the name or the normalisation is unknown, or ``digits`` is given a folder.
         DataError: if the files are missing or not what they should be; says what to do.
     """
-    if name not in NAMES:
-        raise ParameterError(f"name must be one of {', '.join(NAMES)}, got {name!r}")
-    if normalise not in get_args(Normalise):
-        raise ParameterError(f"normalise must be {' or '.join(get_args(Normalise))}, got {normalise!r}")
+    check_name(name)
+    check_normalise(normalise)
     if name == "digits":
         if data_dir is not None:
             raise ParameterError(f"data_dir must be None for the embedded digits, got {str(data_dir)!r}")
         pixels, provenance = load_digits(cache_folder(cache), progress), PROVENANCE
     else:
-        pixels, provenance = _read_files(CATALOGUE[name], data_dir, cache)
-    scale = _SCALINGS[normalise]
+        try:
+            pixels, provenance = _read_files(CATALOGUE[name], data_dir, cache)
+        except DataError as error:
+            raise DataError(f"{error}; run `apes data get {name}`, or {BY_HAND}") from None
     return Dataset(
         name=name,
-        train_images=scale(pixels.train_images),
+        train_images=_scale(pixels.train_images, normalise),
         train_labels=pixels.train_labels,
-        test_images=scale(pixels.test_images),
+        test_images=_scale(pixels.test_images, normalise),
         test_labels=pixels.test_labels,
         provenance=f"{name}: {provenance}",
     )
@@ -91,15 +113,14 @@ def load(
 def _read_files(collection: Collection, data_dir: Path | None, cache: Path | None) -> tuple[Pixels, str]:
     paths = locate(collection, data_dir, cache)
     _refuse_other_sets(collection, paths[1])
-    images, labels = [], []
+    arrays = []
     for at in (0, 2):
-        images.append(_read_images(paths[at], collection))
-        labels.append(_read_labels(paths[at + 1], collection.files[at + 1], collection))
-        if len(images[-1]) != len(labels[-1]):
-            counts = f"{len(images[-1])} images but {paths[at + 1]} {len(labels[-1])} labels"
-            raise DataError(f"{paths[at]} holds {counts}; {remedy(collection.name)}")
-    pixels = Pixels(images[0], labels[0], images[1], labels[1])
-    return pixels, f"idx files in {paths[0].parent}"
+        images = _read_images(paths[at])
+        labels = _read_labels(paths[at + 1], collection.files[at + 1].dimensions)
+        if len(images) != len(labels):
+            raise DataError(f"{paths[at]} holds {len(images)} images but {paths[at + 1]} {len(labels)} labels")
+        arrays += [images, labels]
+    return Pixels(*arrays), f"idx files in {paths[0].parent}"
 
 
 def _refuse_other_sets(collection: Collection, train_labels: Path) -> None:
@@ -112,43 +133,32 @@ def _refuse_other_sets(collection: Collection, train_labels: Path) -> None:
             expected.verify(train_labels)
         except DataError:
             continue
-        raise DataError(f"{train_labels} belongs to {other.name}, not to {collection.name}; {remedy(collection.name)}")
+        raise DataError(f"{train_labels} belongs to {other.name}, not to {collection.name}")
 
 
-def _read_images(path: Path, collection: Collection) -> NDArray[np.uint8]:
-    images = read_idx(path, 3, remedy(collection.name))
+def _read_images(path: Path) -> NDArray[np.uint8]:
+    images = read_idx(path, 3)
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or len(images) == 0:
-        what = f"{images.dtype} entries of shape {images.shape}"
-        raise DataError(f"{path} holds {what}, not 28x28 images of bytes; {remedy(collection.name)}")
+        raise DataError(f"{path} holds {images.dtype} entries of shape {images.shape}, not 28x28 images of bytes")
     return images.astype(np.uint8, copy=False)
 
 
-def _read_labels(path: Path, file: IdxFile, collection: Collection) -> NDArray[np.uint8]:
-    labels = read_idx(path, file.dimensions, remedy(collection.name))
+def _read_labels(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    labels = read_idx(path, dimensions)
     # QMNIST's rows tell class, origin, writer and more; an empty row has no class.
     classes = labels[:, :1] if labels.ndim == 2 else labels[:, None]
     bad = (classes < 0) | (classes >= CLASSES)
     if bad.any() or classes.shape[1] == 0:
         cause = f"the label {classes[bad][0]}" if bad.any() else "no labels"
-        raise DataError(f"{path} holds {cause}, expected 0 to {CLASSES - 1}; {remedy(collection.name)}")
+        raise DataError(f"{path} holds {cause}, expected 0 to {CLASSES - 1}")
     return classes[:, 0].astype(np.uint8)
 
 
-def _to_pixels(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Flatten images and bring them to [0, 1]."""
+def _scale(images: NDArray[np.uint8], normalise: str) -> NDArray[np.float32]:
+    """Flatten images and bring them to [0, 1], or to L2 norm 1."""
     # The dtype keeps numpy from a float64 copy, 376 MB for 60,000 images.
-    return np.divide(images.reshape(len(images), -1), np.float32(255), dtype=np.float32)
-
-
-def _to_unit_norm(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Flatten images and scale each to L2 norm 1; an image of zeros stays zero."""
-    flat = _to_pixels(images)
-    norms = np.sqrt(np.einsum("ij,ij->i", flat, flat))
-    flat /= np.where(norms > 0, norms, np.float32(1))[:, None]
+    flat = np.divide(images.reshape(len(images), -1), np.float32(255), dtype=np.float32)
+    if normalise == "unit-norm":
+        norms = np.sqrt(np.einsum("ij,ij->i", flat, flat))
+        flat /= np.where(norms > 0, norms, np.float32(1))[:, None]
     return flat
-
-
-_SCALINGS: dict[str, Callable[[NDArray[np.uint8]], NDArray[np.float32]]] = {
-    "pixels": _to_pixels,
-    "unit-norm": _to_unit_norm,
-}

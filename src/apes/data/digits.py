@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +61,8 @@ def load_digits(cache: Path, progress: Callable[[int, int], None] | None = None)
     if stored is not None:
         return stored
     pixels = make_digits(NUM_TRAIN, NUM_TEST, progress)
-
-    def write(file: BinaryIO) -> None:
-        np.savez(file, version=np.array(_VERSION), **pixels._asdict())
-
     try:
-        write_whole(path, write)
+        write_whole(path, lambda file: np.savez(file, version=np.array(_VERSION), **pixels._asdict()))
     except OSError as error:
         _LOGGER.warning("the digits are not kept for next time: %s", error)
     return pixels
@@ -83,18 +79,20 @@ def make_digits(num_train: int, num_test: int, progress: Callable[[int, int], No
     images, labels = originals()
     train, test = split_originals(labels)
     zoomed = _zoom(images)
+    arrays, done = [], 0
 
-    def report(done: int) -> None:
+    def report(made: int) -> None:
+        nonlocal done
+        done += made
         if progress is not None:
             progress(done, num_train + num_test)
 
-    rng = _generator(_TRAIN_STREAM)
-    train_picks = _pick(train, num_train, rng)
-    train_images = _render(zoomed, train_picks, rng, report)
-    rng = _generator(_TEST_STREAM)
-    test_picks = _pick(test, num_test, rng)
-    test_images = _render(zoomed, test_picks, rng, lambda done: report(num_train + done))
-    return Pixels(train_images, labels[train_picks], test_images, labels[test_picks])
+    for stream, pool, num in ((_TRAIN_STREAM, train, num_train), (_TEST_STREAM, test, num_test)):
+        rng = _generator(stream)
+        # In random order, each original equally often but for a random choice of the remainder.
+        picks = rng.permutation(np.resize(rng.permutation(pool), num))
+        arrays += [_render(zoomed, picks, rng, report), labels[picks]]
+    return Pixels(*arrays)
 
 
 def originals() -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
@@ -117,11 +115,6 @@ def split_originals(labels: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArr
 
 def _generator(stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([_SEED, stream])))
-
-
-def _pick(pool: NDArray[np.int64], num: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Pick originals in random order, each equally often but for a random choice of the remainder."""
-    return rng.permutation(np.resize(rng.permutation(pool), num))
 
 
 def _zoom(images: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -158,7 +151,7 @@ def _render(
         source_y = cos[part] * y + sin[part] * x
         source_x = cos[part] * x - sin[part] * y
         made[part] = np.rint(_bilinear(zoomed, picks[part], source_y, source_x))
-        report(min(start + _BATCH, num))
+        report(len(made[part]))
     return made.reshape(num, SIDE, SIDE)
 
 
@@ -187,16 +180,12 @@ def _read_cache(path: Path) -> Pixels | None:
             if int(archive["version"]) != _VERSION:
                 raise ValueError("another version")
             pixels = Pixels(*(archive[field] for field in Pixels._fields))
-        _check(pixels)
+        shapes = [(NUM_TRAIN, SIDE, SIDE), (NUM_TRAIN,), (NUM_TEST, SIDE, SIDE), (NUM_TEST,)]
+        if [array.shape for array in pixels] != shapes or any(array.dtype != np.uint8 for array in pixels):
+            raise ValueError("arrays of another shape or type")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         _LOGGER.warning("%s cannot be used and is made again: %s", path, error)
         return None
     return pixels
-
-
-def _check(pixels: Pixels) -> None:
-    shapes = [(NUM_TRAIN, SIDE, SIDE), (NUM_TRAIN,), (NUM_TEST, SIDE, SIDE), (NUM_TEST,)]
-    if [array.shape for array in pixels] != shapes or any(array.dtype != np.uint8 for array in pixels):
-        raise ValueError("arrays of another shape or type")

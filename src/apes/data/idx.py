@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from apes.errors import DataError
 
-GZIP_MAGIC = b"\x1f\x8b"
 # The third byte of an idx file names the type of its entries; they are stored big end first.
 _TYPES: dict[int, np.dtype[np.uint8] | np.dtype[np.int32]] = {0x08: np.dtype(">u1"), 0x0C: np.dtype(">i4")}
 # Far above any supported set (47 MB); keeps a damaged header from asking for all memory.
@@ -23,7 +22,7 @@ _LARGEST_BYTES = 1 << 30
 def is_gzip(path: Path) -> bool:
     """Say whether the file's content, whatever its name, begins as gzip."""
     with path.open("rb") as file:
-        return file.read(2) == GZIP_MAGIC
+        return file.read(2) == b"\x1f\x8b"
 
 
 @contextmanager
@@ -48,13 +47,12 @@ def open_content(path: Path) -> Iterator[BinaryIO]:
         raise DataError(f"{path} cannot be read ({error.strerror or error})") from None
 
 
-def read_idx(path: Path, dimensions: int, remedy: str) -> NDArray[np.uint8] | NDArray[np.int32]:
+def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8] | NDArray[np.int32]:
     """Read one idx file into an array.
 
     Args:
         path: the file, gzipped or not.
         dimensions: how many dimensions the array must have, in [1, 255].
-        remedy: what the user should do if the file is not good; ends the message of the error.
 
     Returns:
         The array in the machine's byte order: uint8 (maybe read-only) for type 0x08, int32 for 0x0C.
@@ -62,20 +60,17 @@ def read_idx(path: Path, dimensions: int, remedy: str) -> NDArray[np.uint8] | ND
     Raises:
         DataError: if the file is missing, truncated, damaged, longer than it says or no such idx file.
     """
-    try:
-        with open_content(path) as file:
-            dtype, shape = _read_header(path, file, dimensions)
-            size = math.prod(shape) * dtype.itemsize
-            if size > _LARGEST_BYTES:
-                raise DataError(f"{path} claims the shape {shape}, more than {_LARGEST_BYTES} bytes")
-            # One byte more than there should be: finds trailing bytes and makes gzip check its sum.
-            body = file.read(size + 1)
-        if len(body) != size:
-            found = "more" if len(body) > size else f"only {len(body)}"
-            cause = "trailing bytes" if len(body) > size else "truncated"
-            raise DataError(f"{path}: {cause}, its header promises {size} bytes and there are {found}")
-    except DataError as error:
-        raise DataError(f"{error}; {remedy}") from None
+    with open_content(path) as file:
+        dtype, shape = _read_header(path, file, dimensions)
+        size = math.prod(shape) * dtype.itemsize
+        if size > _LARGEST_BYTES:
+            raise DataError(f"{path} claims the shape {shape}, more than {_LARGEST_BYTES} bytes")
+        # One byte more than there should be: finds trailing bytes and makes gzip check its sum.
+        body = file.read(size + 1)
+    if len(body) != size:
+        found = "more" if len(body) > size else f"only {len(body)}"
+        cause = "trailing bytes" if len(body) > size else "truncated"
+        raise DataError(f"{path}: {cause}, its header promises {size} bytes and there are {found}")
     array = np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
     return cast("NDArray[np.uint8] | NDArray[np.int32]", array)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from apes.data.catalogue import Collection, IdxFile, find
+from apes.data.catalogue import CATALOGUE, Collection, IdxFile
 from apes.data.idx import is_gzip
-from apes.errors import DataError
+from apes.errors import DataError, ParameterError
 from apes.storage.files import cache_folder, sync
 
 Progress = Callable[[int, int], None]
@@ -17,12 +17,7 @@ Progress = Callable[[int, int], None]
 _LOGGER = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 18
 _SLACK_BYTES = 1 << 20  # gzip can make a file that does not compress slightly longer
-_BY_HAND = "place the four files in DIR and pass --data-dir DIR"
-
-
-def remedy(name: str) -> str:
-    """Say what to do when the files of a set are missing or damaged."""
-    return f"run `apes data get {name}`, or {_BY_HAND}"
+BY_HAND = "place the four files in DIR and pass --data-dir DIR"
 
 
 def locate(collection: Collection, data_dir: Path | None, cache: Path | None) -> list[Path]:
@@ -33,12 +28,11 @@ def locate(collection: Collection, data_dir: Path | None, cache: Path | None) ->
     is there, and other data would be used in its place.
 
     Raises:
-        DataError: if ``data_dir`` is no folder, or no folder holds all four; says what to do.
+        DataError: if ``data_dir`` is no folder, or no folder holds all four.
     """
-    name = collection.name
     if data_dir is not None and not Path(data_dir).is_dir():
-        raise DataError(f"{data_dir} is not a folder; {remedy(name)}")
-    given = [] if data_dir is None else [Path(data_dir) / name, Path(data_dir)]
+        raise DataError(f"{data_dir} is not a folder")
+    given = [] if data_dir is None else [Path(data_dir) / collection.name, Path(data_dir)]
     folders = [*given, _stored(collection, cache)]
     for folder in folders:
         found = {file.name: _present(folder, file) for file in collection.files}
@@ -47,9 +41,8 @@ def locate(collection: Collection, data_dir: Path | None, cache: Path | None) ->
             return paths
         if paths:
             missing = [name for name, path in found.items() if path is None]
-            raise DataError(f"{folder} holds no {' and no '.join(missing)}; {remedy(collection.name)}")
-    looked = ", ".join(str(folder) for folder in folders)
-    raise DataError(f"{name} was not found in {looked}; {remedy(name)}")
+            raise DataError(f"{folder} holds no {' and no '.join(missing)}")
+    raise DataError(f"{collection.name} was not found in {', '.join(map(str, folders))}")
 
 
 def download(name: str, cache: Path | None = None, *, progress: Progress | None = None) -> Path:
@@ -71,7 +64,9 @@ def download(name: str, cache: Path | None = None, *, progress: Progress | None 
         DataError: if every mirror fails (one line, each attempt with its cause) or the cache cannot be
             written.
     """
-    collection = find(name)
+    if name not in CATALOGUE:
+        raise ParameterError(f"name must be one of {', '.join(CATALOGUE)}, got {name!r}")
+    collection = CATALOGUE[name]
     target = _stored(collection, cache)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,59 +101,54 @@ def _install(arrived: Path, target: Path) -> None:
 
 def _gather(collection: Collection, staging: Path, progress: Progress | None) -> list[Path]:
     """Try one mirror after the other until all files are there; a later one brings what is missing."""
-    total = sum(file.size for file in collection.files)
+    sizes = [file.size for file in collection.files]
     arrived: list[Path] = []
     causes = []
+
+    def report(size: int) -> None:
+        if progress is not None:
+            progress(sum(sizes[: len(arrived)]) + size, sum(sizes))
+
     for mirror in collection.mirrors:
         try:
             for file in collection.files[len(arrived) :]:
-                before = sum(each.size for each in collection.files[: len(arrived)])
-
-                def report(part: float, before: int = before, size: int = file.size) -> None:
-                    if progress is not None:
-                        progress(before + int(part * size), total)
-
-                arrived.append(_fetch(mirror, file, staging, report))
-                report(1.0)
+                arrived.append(_fetch(mirror, file, staging / "part", report))
+                report(0)
         except DataError as error:
             causes.append(f"{mirror}: {error}")
         else:
             _LOGGER.info("%s fetched from %s", collection.name, mirror)
             return arrived
-    raise DataError(f"{collection.name} could not be fetched ({'; '.join(causes)}); {_BY_HAND}")
+    raise DataError(f"{collection.name} could not be fetched ({'; '.join(causes)}); {BY_HAND}")
 
 
-def _fetch(mirror: str, file: IdxFile, staging: Path, report: Callable[[float], None]) -> Path:
+def _fetch(mirror: str, file: IdxFile, part: Path, report: Callable[[int], None]) -> Path:
     """Fetch one file, check it and give it its name."""
-    part = staging / "part"
     try:
         with part.open("wb") as written:
-            _transfer(f"{mirror}{file.name}.gz", written, _Meter(written, file.size + _SLACK_BYTES, report))
+            _transfer(f"{mirror}{file.name}.gz", written, _Meter(written, file.size, report))
             sync(written)
-    except DataError as error:
-        raise DataError(f"{file.name}.gz: {error}") from None
-    try:
         file.verify(part)
     except DataError as error:
         # The name of the temporary file would tell the user nothing.
-        raise DataError(str(error).replace(str(part), file.name)) from None
+        raise DataError(f"{file.name}.gz: {str(error).replace(str(part), 'it')}") from None
     return part.rename(part.with_name(f"{file.name}.gz" if is_gzip(part) else file.name))
 
 
 class _Meter:
-    """What pooch takes for a progress bar: tells the part that has arrived, and stops what never ends."""
+    """What pooch takes for a progress bar: reports in unpacked bytes, and stops what never ends."""
 
-    def __init__(self, file: BinaryIO, limit: int, report: Callable[[float], None]) -> None:
+    def __init__(self, file: BinaryIO, size: int, report: Callable[[int], None]) -> None:
         self.total = 0  # set by pooch to the length that the server announces, 0 if it does not
-        self._file, self._limit, self._report = file, limit, report
+        self._file, self._size, self._report = file, size, report
 
-    def update(self, count: int) -> None:
+    def update(self, _: int) -> None:
         # What pooch counts is chunks, however short they are.
-        length = self._file.tell()
-        if length > self._limit:
-            raise DataError(f"sends more than the {self._limit} bytes expected at most")
+        length, limit = self._file.tell(), self._size + _SLACK_BYTES
+        if length > limit:
+            raise DataError(f"sends more than the {limit} bytes expected at most")
         if self.total:
-            self._report(min(length / self.total, 1.0))
+            self._report(min(self._size, self._size * length // self.total))
 
     def reset(self) -> None: ...
 

@@ -18,7 +18,7 @@ _STREAM = 0x5350_4C49_54
 _UNIFORM_ALPHA = 1e12
 
 _Ints = NDArray[np.int64]
-# From labels, the users' shares and the number of classes: the examples in the order in which users hold them.
+# From labels, offsets and the number of classes: the examples in the order in which users hold them.
 _Deal = Callable[[_Ints, _Ints, int, np.random.Generator], _Ints]
 
 
@@ -50,11 +50,10 @@ def partition(
     labels, classes = _checked(np.asarray(labels), split, classes)
     share, rest = divmod(len(labels), whole("users", users, 1, len(labels)))
     deal = _parse(split)
-    words = np.random.SeedSequence([_STREAM, whole("seed", seed, 0)])
-    sizes = np.full(users, share, dtype=np.int64)
-    sizes[:rest] += 1
-    order = deal(labels, sizes, classes, np.random.Generator(np.random.Philox(words)))
-    return order, np.concatenate(([0], np.cumsum(sizes)))
+    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([_STREAM, whole("seed", seed, 0)])))
+    first = np.arange(users + 1)
+    offsets = first * share + np.minimum(first, rest)
+    return deal(labels, offsets, classes, rng), offsets
 
 
 def check_split(split: str) -> str:
@@ -96,38 +95,35 @@ def _parse(split: str) -> _Deal:
     return partial(_deal_mixtures, min(alpha, _UNIFORM_ALPHA))
 
 
-def _deal_iid(labels: _Ints, sizes: _Ints, classes: int, rng: np.random.Generator) -> _Ints:
+def _deal_iid(labels: _Ints, offsets: _Ints, classes: int, rng: np.random.Generator) -> _Ints:
     return rng.permutation(len(labels))
 
 
-def _deal_labels(labels: _Ints, sizes: _Ints, classes: int, rng: np.random.Generator) -> _Ints:
+def _deal_labels(labels: _Ints, offsets: _Ints, classes: int, rng: np.random.Generator) -> _Ints:
     """Deal class (u + j) mod classes as the j-th example of user u while it lasts."""
     left = np.bincount(labels, minlength=classes)
-    places = np.empty_like(labels)
-    first = 0
-    for user, size in enumerate(sizes.tolist()):
-        for j in range(size):
-            label = (user + j) % classes
-            if not left[label]:
-                label = int(left.argmax())
-            left[label] -= 1
-            places[first + j] = label
-        first += size
+    users = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    places = (users + np.arange(len(labels)) - offsets[users]) % classes
+    for place, label in enumerate(places.tolist()):
+        if not left[label]:
+            places[place] = left.argmax()
+        left[places[place]] -= 1
     # From the last to the first: any order is as random, and this one deals as earlier versions did.
     return _fill(places, labels, rng.permutation(len(labels))[::-1])
 
 
-def _deal_mixtures(alpha: float, labels: _Ints, sizes: _Ints, classes: int, rng: np.random.Generator) -> _Ints:
+def _deal_mixtures(alpha: float, labels: _Ints, offsets: _Ints, classes: int, rng: np.random.Generator) -> _Ints:
     """Fill every user's share from a Dirichlet mixture of the classes."""
     shuffled = rng.permutation(len(labels))
-    mixtures = rng.dirichlet(np.full(classes, alpha), size=len(sizes))
+    users = len(offsets) - 1
+    mixtures = rng.dirichlet(np.full(classes, alpha), size=users)
     left = np.bincount(labels, minlength=classes)
     places = np.empty_like(labels)
-    ends = np.cumsum(sizes)
     # In random order, or the users with high numbers would always be the ones to get what is left over.
-    for user in rng.permutation(len(sizes)):
-        counts = _draw(mixtures[user], int(sizes[user]), left, rng)
-        places[ends[user] - sizes[user] : ends[user]] = np.repeat(np.arange(classes), counts)
+    for user in rng.permutation(users):
+        start, end = offsets[user : user + 2]
+        counts = _draw(mixtures[user], int(end - start), left, rng)
+        places[start:end] = np.repeat(np.arange(classes), counts)
         left -= counts
     return _fill(places, labels, shuffled)
 
