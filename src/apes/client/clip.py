@@ -3,14 +3,18 @@
 Compiled draws clip where they read an update; they all do it with `clipped`.
 """
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from apes.mathematics.compiled import inlined
 
+N = TypeVar("N", float, np.float32)
+
 
 @inlined
-def clipped(value: float, low: float, high: float) -> float:
+def clipped(value: N, low: N, high: N) -> N:
     """The number of [low, high] nearest to a finite ``value``."""
     return min(max(value, low), high)
 

@@ -78,9 +78,10 @@ class ForeignRandomizer:
         if not isinstance(values, np.ndarray) or values.dtype != kind or values.shape != updates.shape:
             got = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
             raise ParameterError(f"{name} must return an array of {kind.__name__} {updates.shape}, got {got}")
-        if self.mechanism.levels is None:
-            finite(name, values)
-        return np.ascontiguousarray(values)
+        if self.mechanism.levels is not None:
+            return np.ascontiguousarray(values, dtype=np.uint8)
+        finite(name, values)
+        return np.ascontiguousarray(values, dtype=np.float32)
 
     def padding(self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource) -> Values:
         """Perturbed zeros."""
