@@ -24,6 +24,7 @@ from apes.analyzer.expected import law_at_zero, pooled_channel
 from apes.audit.attack import CONFIDENCE, Attack, audited_epsilon, error_rates
 from apes.checks import positive_array, whole
 from apes.errors import ProtocolError
+from apes.mathematics.blas import quiet_blas
 from apes.mathematics.levels import level_probabilities
 from apes.mathematics.randomness import SimulationSource
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -123,7 +124,8 @@ def audit(
         progress(0, 2 * trials * dimensions)
     coordinate, user = (certified_epsilon(Exposure(budgets, d, levels), delta) for d in (1, dimensions))
     attacked = _Attacked(budgets, levels, seed)
-    one, other = (_world(attacked, world, trials, dimensions, progress) for world in (0, 1))
+    with quiet_blas():
+        one, other = (_world(attacked, world, trials, dimensions, progress) for world in (0, 1))
     return AuditResult(
         trials=trials,
         dimensions=dimensions,

@@ -9,6 +9,7 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import Guarantee
 from apes.checks import finite, positive_array, whole
 from apes.errors import ParameterError
+from apes.mathematics.blas import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import PreparedUpdate, WholeUpdates
 from apes.population import Examples, People, UserBlock
@@ -81,7 +82,8 @@ class PrivateMean:
         self._accountant.charge(self._terms.exposure(number, own, self._model.dimensions))
         source = SimulationSource(self._seed, number)
         batch = run_round(self._terms, self._model, self._model.start(), people, source, workers=self._workers)
-        return self._calibrator.estimate(batch).mean
+        with quiet_blas():
+            return self._calibrator.estimate(batch).mean
 
     @property
     def guarantee(self) -> Guarantee:

@@ -4,18 +4,17 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from apes.checks import whole
 from apes.client.client import Client
 from apes.errors import ParameterError
+from apes.mathematics.blas import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import Batch
 from apes.models.model import Model
@@ -85,7 +84,7 @@ def run_round(
         terms.collector, budgets.size, model.dimensions, source, workers.count, only_sums=only_sums
     )
     blocks = _blocks(budgets.size, workers.users_at_once)
-    with _quiet_blas():
+    with quiet_blas():
         if workers.executor is not None:
             return _run_elsewhere(work, collector, blocks, workers.executor)
         gathered, queue = collector(), _BlockQueue(blocks)
@@ -139,15 +138,9 @@ def _run_elsewhere(
 def _gather(work: _Work, collector: Callable[[], Collector], blocks: list[tuple[int, int]]) -> Part:
     """What the users of some blocks report, gathered by a worker."""
     gathered = collector()
-    with _quiet_blas():
+    with quiet_blas():
         work.into(gathered, blocks)
     return gathered.part()
-
-
-def _quiet_blas() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread: its others go on spinning after a call, on the cores that users' blocks need."""
-    limit: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
-    return limit
 
 
 def _blocks(users: int, size: int) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerOptimizer, ServerState
 from apes.errors import ParameterError, ProtocolError
+from apes.mathematics.blas import quiet_blas
 from apes.messages import Batch
 from apes.models.model import Model, check_model, evaluated
 from apes.population import Examples
@@ -157,11 +158,12 @@ class Run:
         budgets = np.sort(batch.budgets)
         if not np.array_equal(budgets, np.sort(exposure.budgets)):
             raise ProtocolError("the batch is of other participants than the round was charged for")
-        optimizer = self._optimizer(exposure.budgets_sha256, budgets)
-        state = optimizer.apply(self.progress.state, self._calibrator.estimate(batch))
         accuracy, loss = None, None
-        if self._test is not None:
-            accuracy, loss = evaluated(self._model, optimizer.model(state), self._test)
+        with quiet_blas():
+            optimizer = self._optimizer(exposure.budgets_sha256, budgets)
+            state = optimizer.apply(self.progress.state, self._calibrator.estimate(batch))
+            if self._test is not None:
+                accuracy, loss = evaluated(self._model, optimizer.model(state), self._test)
         certified = epsilon if exposure.why_not_certified is None else None
         metrics = RoundMetrics(exposure.round, accuracy, loss, time.perf_counter() - began, certified)
         done = self.progress
