@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate.curve import Curve, hiding_curve, honest_others
-from apes.accounting.certificate.top_b_first import LARGEST_SPARSE_BUDGET, sparse_curve
+from apes.accounting.certificate.curve import PrivacyCurve as Curve
+from apes.accounting.certificate.curve import hiding_curve, honest_others
+from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET as LARGEST_SPARSE_BUDGET
+from apes.accounting.certificate.top_b_first import top_b_first_curve as sparse_curve
 from apes.checks import whole
 
 Array = NDArray[np.float64]
