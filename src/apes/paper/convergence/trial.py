@@ -19,7 +19,7 @@ from apes.errors import ParameterError
 from apes.mathematics.randomness import SimulationSource
 from apes.models.updates import PreparedUpdate
 from apes.paper.convergence.bound import Assumptions, convergence_bound
-from apes.paper.convergence.moments import CalibrationError, calibration_error
+from apes.paper.convergence.calibration_error import CalibrationError, calibration_error
 from apes.paper.convergence.published import PublishedAssumptions, published_bound
 from apes.population import InMemoryPopulation, UserBlock
 from apes.terms.plan import CONTINUOUS, Plan
@@ -36,7 +36,7 @@ _USERS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
-class Trial:
+class ConvergenceTrial:
     """The choices of a trial.
 
     Args:
@@ -142,7 +142,7 @@ class TrialResult:
         return bool((self.measured[1:] <= self.bound[1:]).all())
 
 
-def run_trial(trial: Trial, progress: Callable[[int, int], None] = lambda done, total: None) -> TrialResult:
+def run_trial(trial: ConvergenceTrial, progress: Callable[[int, int], None] = lambda done, total: None) -> TrialResult:
     """Train once for every seed; put the mean loss gap beside the bounds."""
     # Before the runs, so that what the theorem does not cover is refused at once.
     first_gap = trial.gap(trial.first_weights())
@@ -163,7 +163,7 @@ def run_trial(trial: Trial, progress: Callable[[int, int], None] = lambda done, 
     )
 
 
-def printed_bound(trial: Trial) -> Array | None:
+def printed_bound(trial: ConvergenceTrial) -> Array | None:
     """Theorem 3 as printed, or None where users do not share an optimum."""
     if trial.scatter > 0:
         return None
@@ -194,7 +194,7 @@ class _Written:
         return self.gradients[:, start:stop]
 
 
-def _run(trial: Trial, population: InMemoryPopulation, seed: int) -> tuple[Array, bool]:
+def _run(trial: ConvergenceTrial, population: InMemoryPopulation, seed: int) -> tuple[Array, bool]:
     """Train once; return the gap after every round, and whether the run left the region."""
     plan = trial.plan()
     client = replace(plan.client(trial.dimensions), updater=_Quadratic(trial.curvature))
