@@ -51,7 +51,7 @@ def steal(message: Message, context: Context) -> Message:
         "other weights": ask(path, honest, ones),
         "raw data": ask(path, {**honest, "op": "data"}, zeros),
         "no header": ask(path, {}, zeros),
-        "other plan": ask(path, {**honest, "plan": "00" * 32}, zeros),
+        "other terms": ask(path, {**honest, "terms": "00" * 32}, zeros),
         "other run": ask(path, {**honest, "run": "00" * 16}, zeros),
         "further round": ask(path, {**honest, "round": 99}, zeros),
         "budget": ask(path, {**honest, "budget": 50.0}, zeros),
@@ -71,7 +71,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     config = dict(context.run_config)
-    header = {"version": 1, "run": config["run"], "round": 1, "plan": config["plan"]}
+    header = {"version": 2, "run": config["run"], "round": 1, "terms": config["terms"]}
     size = bytes(4 * int(config["dimensions"]))
     asked = [
         Message(RecordDict({"round": ConfigRecord({**header, "size": size, "size4": size})}), node, MessageType.TRAIN)
@@ -101,7 +101,7 @@ serverapp = "hostile.server:app"
 clientapp = "hostile.courier:app"
 [tool.flwr.app.config]
 run = ""
-plan = ""
+terms = ""
 dimensions = 0
 out = ""
 """
@@ -137,7 +137,7 @@ def loot(trial, tmp_path_factory):
         (app / "hostile" / name).write_text(text)
     (app / "pyproject.toml").write_text(PROJECT)
     terms, out = Terms.read(trial.layout.analyzer / "terms.json"), app / "loot.pickle"
-    config = {"run": trial.federation.run, "plan": terms.fingerprint, "dimensions": terms.dimensions, "out": str(out)}
+    config = {"run": trial.federation.run, "terms": terms.fingerprint, "dimensions": terms.dimensions, "out": str(out)}
     settings = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
     assert trial.flwr("run", str(app), "trial", "-c", settings)["success"]
     wait_for(out.exists)
@@ -149,7 +149,7 @@ def test_a_hostile_courier_gets_words_only(loot):
     expected = {
         "raw data": b"\x01request",
         "no header": b"\x01request",
-        "other plan": b"\x01plan",
+        "other terms": b"\x01terms",
         "other run": b"\x01run",
         "further round": b"\x01round",
         "budget": b"\x01request",

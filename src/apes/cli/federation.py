@@ -143,7 +143,7 @@ def admit_command(
     from apes.storage.settings import read_settings
 
     policy = admit(folder, [read_settings(card, Card) for card in cards])
-    said = {"plan": policy.plan, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
+    said = {"terms": policy.terms, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
     typer.echo(json.dumps(said) if as_json else f"{said['users']} users admitted to {folder}")
 
 

@@ -53,7 +53,7 @@ class AnalyzerSettings:
         positive("round_seconds", self.round_seconds, 86400)
 
 
-class Analyst:
+class AnalyzerRun:
     """A run of the analyzer, durable after every round.
 
     Args:
@@ -124,7 +124,7 @@ class Analyst:
         last, events = self.progress.metrics[-1], self.progress.events
         summary = {
             "run": self.settings.run,
-            "plan": self.terms.fingerprint,
+            "terms": self.terms.fingerprint,
             "rounds": self.progress.rounds,
             "participants_by_round": [event.users for event in events],
             "accuracy": last.accuracy,
@@ -142,7 +142,7 @@ class Analyst:
 
     def _conclude(self, release: Release) -> None:
         expected = (self.settings.run, self.number, self.terms.fingerprint, (self.terms.dimensions, self.terms.levels))
-        if (release.run, release.round, release.plan, release.batch.counts.shape) != expected:
+        if (release.run, release.round, release.terms, release.batch.counts.shape) != expected:
             raise ProtocolError(f"the shuffler's release is not that of round {self.number} under these terms")
         progress = self._analysis.conclude(self.progress, release.batch, self._began)
         batch = self.batch

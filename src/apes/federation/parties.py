@@ -201,7 +201,7 @@ def admit(folder: Path, cards: Iterable[Card]) -> Policy:
     terms = Terms.read(layout.invitation / "terms.json")
     cards = list(cards)
     policy = Policy(
-        plan=terms.fingerprint,
+        terms=terms.fingerprint,
         runs=(invitation.run,),
         rounds=terms.plan.rounds,
         dimensions=terms.dimensions,

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Result, Strategy
 
 from apes.errors import ProtocolError
-from apes.federation.analyzer import Analyst
+from apes.federation.analyzer import AnalyzerRun
 from apes.federation.shuffler_client import CohortTooSmall
 from apes.federation.vault.socket import VERSION
 from apes.storage.files import write_bytes, write_whole
@@ -31,27 +31,27 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train, from wherever an earlier run of the same settings stopped."""
-    analyst = Analyst(Path(str(context.run_config["settings"])))
-    write_bytes(analyst.folder / "analyzer.pid", str(os.getpid()).encode())
-    strategy = ShuffledMean(analyst)
-    strategy.start(grid, strategy.arrays(), num_rounds=analyst.terms.plan.rounds)
-    analyst.finish()
+    analyzer = AnalyzerRun(Path(str(context.run_config["settings"])))
+    write_bytes(analyzer.folder / "analyzer.pid", str(os.getpid()).encode())
+    strategy = ShuffledMean(analyzer)
+    strategy.start(grid, strategy.arrays(), num_rounds=analyzer.terms.plan.rounds)
+    analyzer.finish()
 
 
 class ShuffledMean(Strategy):
     """Asks every node for sealed reports, has them shuffled, steps against the calibrated mean.
 
     Args:
-        analyst: The run; durable, so that a new strategy on the same settings goes on where this one stopped.
+        analyzer: The run; durable, so that a new strategy on the same settings goes on where this one stopped.
     """
 
-    def __init__(self, analyst: Analyst) -> None:
-        self._analyst = analyst
+    def __init__(self, analyzer: AnalyzerRun) -> None:
+        self._analyzer = analyzer
         self._silent: set[int] = set()
 
     def arrays(self) -> ArrayRecord:
         """The model as nodes get it."""
-        weights = self._analyst.weights
+        weights = self._analyzer.weights
         return ArrayRecord({"weights": Array("float32", weights.shape, "raw", weights.astype("<f4").tobytes())})
 
     def start(
@@ -66,23 +66,23 @@ class ShuffledMean(Strategy):
     ) -> Result:
         """Run the rounds that are left; a round with too few reports is tried again.
 
-        Only ``num_rounds`` is heeded of what Flower foresees besides: the rest is the analyst's settings.
+        Only ``num_rounds`` is heeded of what Flower foresees besides: the rest is the analyzer's settings.
         """
         self.summary()
-        _wait_for_nodes(grid, self._analyst.settings.nodes)
+        _wait_for_nodes(grid, self._analyzer.settings.nodes)
         arrays, failed = initial_arrays, 0
-        while self._analyst.number <= num_rounds and not self._analyst.is_done:
-            number = self._analyst.number
-            if self._analyst.begin_round():
+        while self._analyzer.number <= num_rounds and not self._analyzer.is_done:
+            number = self._analyzer.number
+            if self._analyzer.begin_round():
                 asked = list(self.configure_train(number, arrays, ConfigRecord(), grid))
                 self.aggregate_train(number, self._collect(grid, asked))
-            failed = 0 if self._analyst.number > number else failed + 1
+            failed = 0 if self._analyzer.number > number else failed + 1
             if failed == _MOST_FAILED_ATTEMPTS:
                 raise ProtocolError(f"round {number} found too few reports {failed} times; see the shuffler's log")
             if failed > 0:
                 # Whoever was merely slow is waited for again, and whoever left may come back.
                 self._silent.clear()
-                _wait_for_nodes(grid, self._analyst.settings.nodes)
+                _wait_for_nodes(grid, self._analyzer.settings.nodes)
             arrays = self.arrays()
         result = Result()
         result.arrays = arrays
@@ -92,12 +92,12 @@ class ShuffledMean(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask every node for its reports of this round."""
-        settings, terms = self._analyst.settings, self._analyst.terms
+        settings, terms = self._analyzer.settings, self._analyzer.terms
         asked: dict[str, int | str] = {
             "version": VERSION,
             "run": settings.run,
             "round": server_round,
-            "plan": terms.fingerprint,
+            "terms": terms.fingerprint,
         }
         for node in grid.get_node_ids():
             content = RecordDict({"model": arrays, "round": ConfigRecord({**asked})})
@@ -107,7 +107,7 @@ class ShuffledMean(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Relay the sealed reports to the shuffler and take a step from what it releases."""
-        began, slowest, size = time.perf_counter(), 0.0, envelope_size(self._analyst.terms.dimensions)
+        began, slowest, size = time.perf_counter(), 0.0, envelope_size(self._analyzer.terms.dimensions)
 
         def write(file: BinaryIO) -> None:
             nonlocal slowest
@@ -115,14 +115,14 @@ class ShuffledMean(Strategy):
                 slowest = max(slowest, _vault_seconds(reply))
                 file.writelines(_sealed(reply, size))
 
-        write_whole(self._analyst.batch, write)
+        write_whole(self._analyzer.batch, write)
         collected = time.perf_counter() - began
         try:
-            self._analyst.close_round()
+            self._analyzer.close_round()
         except CohortTooSmall as error:
             log("cohort-too-small", round=server_round, message=str(error))
             return None, None
-        metrics = self._analyst.progress.metrics[-1]
+        metrics = self._analyzer.progress.metrics[-1]
         self._note_times(server_round, collected, slowest, time.perf_counter() - began - collected)
         log("round", round=server_round, accuracy=metrics.accuracy, epsilon=metrics.epsilon)
         return self.arrays(), MetricRecord({"accuracy": metrics.accuracy, "loss": metrics.loss})
@@ -139,15 +139,15 @@ class ShuffledMean(Strategy):
 
     def summary(self) -> None:
         """Log where the run stands."""
-        terms = self._analyst.terms
-        log("analyzer", round=self._analyst.number, rounds=terms.plan.rounds, plan=terms.fingerprint)
+        terms = self._analyzer.terms
+        log("analyzer", round=self._analyzer.number, rounds=terms.plan.rounds, terms=terms.fingerprint)
 
     def _collect(self, grid: Grid, asked: list[Message]) -> Iterable[Message]:
         """Yield replies as they come, until all are there or time is up.
 
         A node that let a round pass is asked again, but not waited for until it has answered once more.
         """
-        end = time.monotonic() + self._analyst.settings.round_seconds
+        end = time.monotonic() + self._analyzer.settings.round_seconds
         nodes = [message.metadata.dst_node_id for message in asked]
         waiting = dict(zip(grid.push_messages(asked), nodes, strict=True))
         while time.monotonic() < end and set(waiting.values()) - self._silent:
@@ -169,7 +169,7 @@ class ShuffledMean(Strategy):
     def _note_times(self, number: int, collected: float, slowest: float, rest: float) -> None:
         """Keep where a round's time went: in vaults, in Flower, in shuffler and analyzer."""
         times = {"round": number, "collect": collected, "slowest_vault": slowest, "shuffle_and_step": rest}
-        with (self._analyst.folder / "times.jsonl").open("a", encoding="utf-8") as file:
+        with (self._analyzer.folder / "times.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(times) + "\n")
 
 

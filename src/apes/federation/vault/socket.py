@@ -1,7 +1,7 @@
 """How a courier asks a vault: one request a connection, over a Unix socket.
 
-A request is two frames (`apes.wire.frames`): a JSON object with exactly ``version``, ``run``, ``round`` and ``plan``,
-and the weights. The answer is the byte 0 and framed sealed reports, or the byte 1 and one word of `Refusal`.
+A request is two frames (`apes.wire.frames`): a JSON object with exactly ``version``, ``run``, ``round`` and ``terms``,
+and the weights. The answer is the byte 0 and framed sealed reports, or the byte 1 and one word of `VaultRefusal`.
 """
 
 import contextlib
@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 from apes.errors import DataError
-from apes.federation.vault.vault import Refusal, Refused, Request, Vault
+from apes.federation.vault.vault import Request, Vault, VaultRefusal, VaultRefused
 from apes.storage.json_logs import RareLog, log
 
-VERSION = 1
+VERSION = 2
 _LENGTH = struct.Struct("<I")
 _LARGEST_HEADER = 1024
 # Who asks or takes an answer too slowly is hung up on, so that nobody keeps others from asking.
@@ -54,7 +54,7 @@ class VaultSocket:
         try:
             request = self._read(connection)
             answer = self._vault.answer(request)
-        except Refused as refused:
+        except VaultRefused as refused:
             self._refused.count(refused.reason.value)
             connection.sendall(b"\x01" + refused.reason.value.encode())
         except OSError:
@@ -62,8 +62,8 @@ class VaultSocket:
         # Whatever else goes wrong inside may depend on the data, so not a word of it leaves.
         except Exception as error:
             log("internal", kind=type(error).__name__)
-            self._refused.count(Refusal.INTERNAL.value)
-            connection.sendall(b"\x01" + Refusal.INTERNAL.value.encode())
+            self._refused.count(VaultRefusal.INTERNAL.value)
+            connection.sendall(b"\x01" + VaultRefusal.INTERNAL.value.encode())
         else:
             log("answered", run=request.run, round=request.round)
             connection.settimeout(_SECONDS_TO_TAKE)
@@ -75,13 +75,13 @@ class VaultSocket:
         weights = _read_frame(connection, self._largest, end)
         try:
             fields = json.loads(header)
-            version, run, number, plan = (fields.pop(name) for name in ("version", "run", "round", "plan"))
+            version, run, number, terms = (fields.pop(name) for name in ("version", "run", "round", "terms"))
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            raise Refused(Refusal.REQUEST) from None
-        known = type(version) is int and type(number) is int and type(run) is str and type(plan) is str
+            raise VaultRefused(VaultRefusal.REQUEST) from None
+        known = type(version) is int and type(number) is int and type(run) is str and type(terms) is str
         if fields or not known or version != VERSION:
-            raise Refused(Refusal.REQUEST)
-        return Request(run, number, plan, weights)
+            raise VaultRefused(VaultRefusal.REQUEST)
+        return Request(run, number, terms, weights)
 
 
 def _listen(path: Path, mode: int) -> socket.socket:
@@ -106,7 +106,7 @@ def _listen(path: Path, mode: int) -> socket.socket:
 def _read_frame(connection: socket.socket, largest: int, end: float) -> bytes:
     (length,) = _LENGTH.unpack(_read_exactly(connection, _LENGTH.size, end))
     if length > largest:
-        raise Refused(Refusal.REQUEST)
+        raise VaultRefused(VaultRefusal.REQUEST)
     return _read_exactly(connection, length, end)
 
 
@@ -116,6 +116,6 @@ def _read_exactly(connection: socket.socket, size: int, end: float) -> bytes:
         connection.settimeout(max(end - time.monotonic(), 1e-3))
         piece = connection.recv(min(size - len(data), 1 << 20))
         if not piece:
-            raise Refused(Refusal.REQUEST)
+            raise VaultRefused(VaultRefusal.REQUEST)
         data += piece
     return bytes(data)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from apes.checks import hex_names, positive, whole
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
-from apes.wire.envelope import PLAN_BYTES, RUN_BYTES, SENDER_BYTES
+from apes.wire.envelope import RUN_BYTES, SENDER_BYTES, TERMS_BYTES
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Policy:
     """What the shuffler takes.
 
     Attributes:
-        plan: Fingerprint of the terms that reports must be made under, 64 hexadecimal digits.
+        terms: Digest of the terms that reports must be made under, 64 hexadecimal digits.
         runs: The runs that may be held under it, 32 hexadecimal digits each.
         rounds: Rounds of a run, at least 1.
         dimensions: Coordinates of a report, at least 1.
@@ -25,7 +25,7 @@ class Policy:
         senders: Public keys of those who may report, 64 hexadecimal digits each; at least as many as the cohort.
     """
 
-    plan: str
+    terms: str
     runs: tuple[str, ...]
     rounds: int
     dimensions: int
@@ -36,7 +36,7 @@ class Policy:
     senders: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        hex_names("plan", (self.plan,), PLAN_BYTES)
+        hex_names("terms", (self.terms,), TERMS_BYTES)
         hex_names("runs", self.runs, RUN_BYTES)
         whole("rounds", self.rounds, 1, 2**32 - 1)
         whole("dimensions", self.dimensions, 1, 2**31)

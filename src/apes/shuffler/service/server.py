@@ -11,7 +11,7 @@ from apes.errors import DataError
 from apes.shuffler.service.app import create_app
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
-from apes.shuffler.service.rounds import Desk
+from apes.shuffler.service.rounds import Rounds
 from apes.storage.json_logs import log, take_over_logging
 from apes.storage.settings import read_settings
 
@@ -63,7 +63,7 @@ def run_shuffler(file: Path) -> None:
     take_over_logging()
     log("serving", host=settings.host, port=settings.port, senders=len(policy.senders))
     uvicorn.run(
-        create_app(Desk(policy, key, ledger), token),
+        create_app(Rounds(policy, key, ledger), token),
         host=settings.host,
         port=settings.port,
         ssl_certfile=str(folder / settings.certificate),
