@@ -116,7 +116,7 @@ def _set_up(folder: Path, port: int, keys: list[Ed25519PrivateKey], opener: X255
     write_secret(folder / "token", token.encode())
     senders = tuple(key.public_key().public_bytes_raw().hex() for key in keys)
     write_settings(
-        folder / "policy.json", Policy(_TERMS, _RUNS, 1, _DIMENSIONS, _LEVELS, 0.05, 1.0, len(keys), senders)
+        folder / "policy.json", Policy(0.05, 1.0, len(keys), _TERMS, _RUNS, 1, _DIMENSIONS, _LEVELS, senders)
     )
     write_settings(folder / "shuffler.json", ShufflerSettings(HOST, port))
     return token

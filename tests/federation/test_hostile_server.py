@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import signal
 import sqlite3
 import subprocess
 import time
@@ -14,7 +13,7 @@ from apes.federation.keys import node_key, write_secret
 from apes.federation.terms import Terms
 from apes.federation.trial.layout import free_ports
 from apes.federation.trial.processes import environment
-from apes.federation.trial.scripts import supernode_script, write_script
+from apes.federation.trial.scripts import write_device_scripts
 from apes.federation.trial.setup import set_up
 from apes.federation.trial.trial import Trial
 from apes.wire.envelope import envelope_size, parse
@@ -139,7 +138,7 @@ def loot(trial, tmp_path_factory):
     terms, out = Terms.read(trial.layout.analyzer / "terms.json"), app / "loot.pickle"
     config = {"run": trial.federation.run, "terms": terms.fingerprint, "dimensions": terms.dimensions, "out": str(out)}
     settings = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
-    assert trial.flwr("run", str(app), "trial", "-c", settings)["success"]
+    assert trial.flwr("run", str(app), "here", "-c", settings)["success"]
     wait_for(out.exists)
     return pickle.loads(out.read_bytes())
 
@@ -172,10 +171,10 @@ def test_an_unregistered_supernode_is_not_let_in(trial, tmp_path):
     write_secret(tmp_path / "node.key", private)
     (tmp_path / "authority.pem").write_bytes((trial.layout.analyzer / "authority.pem").read_bytes())
     superlink = f"127.0.0.1:{trial.federation.superlink_port}"
-    write_script(tmp_path / "start.sh", supernode_script(superlink, free_ports(1)[0]))
+    write_device_scripts(tmp_path, superlink, free_ports(1)[0])
     with (tmp_path / "log").open("wb") as log:
         done = subprocess.run(
-            [tmp_path / "start.sh"], env=environment(), stdout=log, stderr=log, timeout=120, check=False
+            [tmp_path / "start-supernode.sh"], env=environment(), stdout=log, stderr=log, timeout=120, check=False
         )
     said = (tmp_path / "log").read_text()
     assert done.returncode != 0
@@ -188,7 +187,7 @@ def test_the_honest_run_is_unharmed_and_nothing_was_spent_twice(loot, trial):
     trial.watch(run, lambda entry: None)
     summary = json.loads(trial.summary.read_text())
     assert summary["participants_by_round"] == [DEVICES] * ROUNDS
-    trial.processes.stop(trial.vaults, signal.SIGTERM)
+    trial.processes.stop(trial.vaults)
     for number in range(1, DEVICES + 1):
         with sqlite3.connect(trial.layout.device(number) / "ledger.sqlite") as ledger:
             assert ledger.execute("select sum(rounds) from spent").fetchone() == (ROUNDS,)

@@ -1,4 +1,4 @@
-"""The vault: holds the users' data, budgets, keys and randomizer; hands out one sealed report a round, nothing else."""
+"""The vault: holds the users' data, budgets, keys and randomizer; hands out one sealed report per round."""
 
 import sqlite3
 import threading
@@ -134,22 +134,20 @@ class Vault:
             raise VaultRefused(VaultRefusal.ALLOWANCE)
         binding = Binding(bytes.fromhex(request.run), request.round, bytes.fromhex(request.terms))
         answer = b"".join(framed(self._reports(weights, willing, binding)))
-        self._ledger.record(
-            request.run, request.round, answer, {int(user): float(self._costs[user]) for user in willing}
-        )
+        costs = {user: float(self._costs[user]) for user in willing.tolist()}
+        self._ledger.record(request.run, request.round, answer, costs)
         return answer
 
     def _reports(self, weights: NDArray[np.float32], willing: NDArray[np.intp], binding: Binding) -> list[bytes]:
-        population, keys, source = self._holdings.population, self._holdings.keys, SystemSource()
-        chosen, sealed = set(willing.tolist()), []
+        population, keys, source, sealed = self._holdings.population, self._holdings.keys, SystemSource(), []
         for start in range(0, population.budgets.size, _USERS_AT_ONCE):
             stop = min(start + _USERS_AT_ONCE, population.budgets.size)
-            if chosen.isdisjoint(range(start, stop)):
-                continue
-            levels = self._client.levels(weights, population.block(start, stop), source)
-            for user in chosen & set(range(start, stop)):
-                budget = float(population.budgets[user])
-                sealed.append(seal(levels[user - start], budget, binding, keys[user], self._shuffler))
+            users = willing[(start <= willing) & (willing < stop)].tolist()
+            if users:
+                levels = self._client.levels(weights, population.block(start, stop), source)
+                for user in users:
+                    budget = float(population.budgets[user])
+                    sealed.append(seal(levels[user - start], budget, binding, keys[user], self._shuffler))
         return sealed
 
     def _weights(self, data: bytes) -> NDArray[np.float32]:

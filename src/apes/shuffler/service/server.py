@@ -13,7 +13,7 @@ from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
 from apes.shuffler.service.rounds import Rounds
 from apes.storage.json_logs import log, take_over_logging
-from apes.storage.settings import read_settings
+from apes.storage.settings import read_settings, read_token
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,9 @@ def run_shuffler(file: Path) -> None:
     policy = read_settings(folder / settings.policy, Policy)
     try:
         key = X25519PrivateKey.from_private_bytes((folder / settings.key).read_bytes())
-        token = (folder / settings.token).read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
-        raise DataError(f"{file}: key or token cannot be read: {error}") from None
-    if not token:
-        raise DataError(f"{folder / settings.token} is empty; it must hold the analyzer's token")
+        raise DataError(f"{folder / settings.key} cannot be read: {error}") from None
+    token = read_token(folder / settings.token)
     ledger = ShufflerLedger(folder / settings.ledger)
     take_over_logging()
     log("serving", host=settings.host, port=settings.port, senders=len(policy.senders))
