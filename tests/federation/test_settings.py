@@ -25,7 +25,7 @@ def good(request, small):
         Policy: small.policy,
         ShufflerSettings: ShufflerSettings("127.0.0.1", 8443),
         VaultSettings: VaultSettings((RUN,), KEY),
-        Federation: Federation(RUN, 2, 8, 3, 1, 2, (3, 4)),
+        Federation: Federation(RUN, 2, 8, 3, 1, 2),
     }[request.param]
 
 

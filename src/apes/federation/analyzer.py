@@ -1,7 +1,6 @@
 """The analyzer's run: which round is next, what to broadcast, what to make of a release. Knows nothing of Flower."""
 
 import time
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +12,9 @@ from apes.checks import positive, whole
 from apes.errors import DataError, ProtocolError
 from apes.federation.shuffler_client import ShufflerClient
 from apes.federation.terms import Terms
+from apes.storage.arrays import read_arrays
 from apes.storage.files import write_whole
-from apes.storage.settings import read_settings
+from apes.storage.settings import read_settings, read_token
 from apes.training.analysis import Analysis, Progress, TestSet
 from apes.training.run_folder import RunFolder
 from apes.wire.release import Release
@@ -53,7 +53,7 @@ class AnalyzerSettings:
         positive("round_seconds", self.round_seconds, 86400)
 
 
-class Analyst:
+class AnalyzerRun:
     """A run of the analyzer, durable after every round.
 
     Args:
@@ -73,7 +73,7 @@ class Analyst:
         self._analysis = Analysis(
             self.terms.plan, self.terms.model, _read_test(folder / self.settings.test, self.terms), self._accountant
         )
-        token = (folder / self.settings.token).read_text(encoding="ascii").strip()
+        token = read_token(folder / self.settings.token)
         self._shuffler = ShufflerClient(self.settings.shuffler, token, folder / self.settings.authority)
         self._budgets: NDArray[np.float64] | None = None
         self.progress = self._resume()
@@ -124,7 +124,7 @@ class Analyst:
         last, events = self.progress.metrics[-1], self.progress.events
         summary = {
             "run": self.settings.run,
-            "plan": self.terms.fingerprint,
+            "terms": self.terms.fingerprint,
             "rounds": self.progress.rounds,
             "participants_by_round": [event.users for event in events],
             "accuracy": last.accuracy,
@@ -142,7 +142,7 @@ class Analyst:
 
     def _conclude(self, release: Release) -> None:
         expected = (self.settings.run, self.number, self.terms.fingerprint, (self.terms.dimensions, self.terms.levels))
-        if (release.run, release.round, release.plan, release.batch.counts.shape) != expected:
+        if (release.run, release.round, release.terms, release.batch.counts.shape) != expected:
             raise ProtocolError(f"the shuffler's release is not that of round {self.number} under these terms")
         progress = self._analysis.conclude(self.progress, release.batch, self._began)
         batch = self.batch
@@ -194,11 +194,7 @@ def _run_folder(path: Path, terms: Terms) -> RunFolder:
 
 
 def _read_test(path: Path, terms: Terms) -> TestSet:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            images, labels = stored["images"], stored["labels"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
+    images, labels = read_arrays(path, ("images", "labels")).values()
     if images.ndim != 2 or images.shape[1] != terms.features or labels.shape != images.shape[:1] or not labels.size:
         raise DataError(f"{path} must hold images of {terms.features} numbers and a label each, got {images.shape}")
     return TestSet(images.astype(np.float32), labels.astype(np.uint8))

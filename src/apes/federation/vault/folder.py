@@ -1,14 +1,11 @@
 """A vault from its folder: settings, accepted terms, data, keys."""
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-from numpy.typing import NDArray
 
 from apes.checks import hex_names
 from apes.errors import DataError, ParameterError
@@ -17,9 +14,12 @@ from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.socket import VaultSocket
 from apes.federation.vault.vault import Holdings, Vault
 from apes.population import InMemoryPopulation
+from apes.storage.arrays import read_arrays
 from apes.storage.settings import read_settings
 from apes.wire.envelope import RUN_BYTES
 
+ARRAYS = ("features", "labels", "offsets", "budgets")
+"""What a vault holds of its users, besides their allowances."""
 KEY_BYTES = 32
 VAULT = "vault.json"
 """Name of a vault's settings in the folder of a device or silo."""
@@ -73,15 +73,13 @@ def open_vault(file: Path) -> VaultSocket:
 
 def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
     """Read what a vault guards, checked against the terms."""
-    arrays = read_arrays(data)
-    if "allowances" not in arrays:
-        raise DataError(f"{data} cannot be read: it holds no allowances")
+    arrays = read_arrays(data, (*ARRAYS, "allowances"))
     try:
         secrets = keys.read_bytes()
     except OSError as error:
         raise DataError(f"{keys} cannot be read: {error}") from None
     try:
-        population = InMemoryPopulation(arrays["features"], arrays["labels"], arrays["offsets"], arrays["budgets"])
+        population = InMemoryPopulation(**{name: arrays[name] for name in ARRAYS})
     except ParameterError as error:
         raise DataError(f"{data}: {error}") from None
     if arrays["features"].shape[1] != terms.features or int(arrays["labels"].max()) >= terms.classes:
@@ -91,17 +89,3 @@ def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
         raise DataError(f"{keys} must hold {KEY_BYTES} bytes a user, got {len(secrets)}")
     signing = [Ed25519PrivateKey.from_private_bytes(piece) for piece in pieces]
     return Holdings(population, signing, np.asarray(arrays["allowances"], dtype=np.float64))
-
-
-def read_arrays(data: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a vault's users: ``features``, ``labels``, ``offsets``, ``budgets``, perhaps ``allowances``.
-
-    Raises:
-        DataError: If the file is not such an archive.
-    """
-    try:
-        with data.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in ("features", "labels", "offsets", "budgets")}
-            return arrays | ({"allowances": stored["allowances"]} if "allowances" in stored else {})
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{data} cannot be read: {error}") from None
