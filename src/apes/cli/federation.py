@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from apes.cli import display
-from apes.cli.options import make_plan, with_plan_options
+from apes.cli.options import make_choices, with_choices
 from apes.cli.shared import Json, says_what_went_wrong
 from apes.errors import ParameterError
 
@@ -36,7 +36,7 @@ def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler
 
 @federation_app.command("init")
 @says_what_went_wrong
-@with_plan_options
+@with_choices
 def init_command(
     choices: dict[str, Any],
     folder: Folder,
@@ -57,12 +57,13 @@ def init_command(
         raise ParameterError(f"devices or silos must be given, one of them; got {devices!r} and {silos!r}")
     if devices is not None and choices.setdefault("users", devices) != devices:
         raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
-    plan = make_plan(choices, None)
-    dataset = display.dataset(plan, data_dir)
+    chosen = make_choices(choices)
+    dataset = display.dataset(chosen.simulation, data_dir)
     with display.steps("making keys", "users") as progress:
         federation = set_up(
             folder,
-            plan,
+            chosen.plan,
+            chosen.simulation,
             dataset,
             devices or silos or 0,
             smallest_cohort=smallest_cohort,
@@ -76,7 +77,7 @@ def init_command(
 
 @federation_app.command("invite")
 @says_what_went_wrong
-@with_plan_options
+@with_choices
 def invite_command(
     choices: dict[str, Any],
     folder: Folder,
@@ -92,17 +93,16 @@ def invite_command(
 ) -> None:
     """Make the folders of shuffler, SuperLink and analyzer, and an invitation, for a federation on several hosts."""
     from apes.federation.parties import Servers, invite, new_folder
-    from apes.federation.terms import Terms
+    from apes.federation.trial.setup import task_of
     from apes.shuffler.service.policy import Limits
-    from apes.training.analysis import TestSet
 
-    plan = make_plan(choices, None)
-    dataset = display.dataset(plan, data_dir)
+    chosen = make_choices(choices)
+    dataset = display.dataset(chosen.simulation, data_dir)
     servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
     limits = Limits(smallest_budget, largest_budget, smallest_cohort)
-    terms = Terms(plan, dataset.train_images.shape[1], dataset.classes)
+    task = task_of(chosen.plan, chosen.simulation, dataset)
     with new_folder(folder) as part:
-        invitation = invite(part, terms, TestSet(dataset.test_images, dataset.test_labels), servers, limits)
+        invitation = invite(part, task, servers, limits)
     _tell({"folder": str(folder), "run": invitation.run}, f"hand out {folder / 'invitation'}", as_json)
 
 

@@ -20,16 +20,17 @@ from numpy.typing import NDArray
 from apes.errors import DataError, ParameterError
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.keys import Authority, node_key, write_secret
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
 from apes.federation.vault.folder import VAULT, VaultSettings, read_holdings
+from apes.population import Examples
 from apes.shuffler.service.policy import Limits, Policy
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.arrays import write_arrays
 from apes.storage.files import write_bytes
 from apes.storage.settings import read_settings, write_settings
-from apes.training.analysis import TestSet
+from apes.terms.schedule import Schedule
 from apes.wire.envelope import RUN_BYTES
 
 CARD = "card.json"
@@ -99,7 +100,22 @@ def new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def invite(folder: Path, terms: Terms, test: TestSet, servers: Servers, limits: Limits) -> Invitation:
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a federation is to do.
+
+    Attributes:
+        terms: What users agree to.
+        schedule: What the analyzer does with estimates.
+        test: Public examples that it judges the model by.
+    """
+
+    terms: FederationTerms
+    schedule: Schedule
+    test: Examples
+
+
+def invite(folder: Path, task: Task, servers: Servers, limits: Limits) -> Invitation:
     """Make the folders of shuffler, SuperLink and analyzer, and that of the invitation, which is returned."""
     layout, authority, opener = Layout(folder), Authority(), X25519PrivateKey.generate()
     token, run = secrets.token_urlsafe(32).encode(), secrets.token_hex(RUN_BYTES)
@@ -119,9 +135,10 @@ def invite(folder: Path, terms: Terms, test: TestSet, servers: Servers, limits: 
     waits = servers.nodes, servers.round_seconds
     settings = AnalyzerSettings(run, f"https://{url}", *waits, keep_sealed=servers.keep_sealed)
     write_settings(layout.analyzer / "analyzer.json", settings)
-    write_arrays(layout.analyzer / "test.npz", {"images": test.images, "labels": test.labels})
+    write_arrays(layout.analyzer / "test.npz", {"images": task.test.features, "labels": task.test.labels})
+    write_settings(layout.analyzer / "schedule.json", task.schedule)
     for reader in (layout.analyzer, layout.invitation):
-        terms.write(reader / "terms.json")
+        task.terms.write(reader / "terms.json")
     public = opener.public_key().public_bytes_raw().hex()
     invitation = Invitation(**asdict(limits), run=run, shuffler_key=public, superlink=link)
     write_settings(layout.invitation / _INVITATION, invitation)
@@ -139,13 +156,13 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
         node_port: Local port for the SuperNode.
     """
     invitation = read_settings(invitation_folder / _INVITATION, Invitation)
-    terms = Terms.read(invitation_folder / "terms.json")
+    terms = FederationTerms.read(invitation_folder / "terms.json")
     budgets = np.asarray(arrays["budgets"], dtype=np.float64)
     if not ((budgets >= invitation.smallest_budget) & (budgets <= invitation.largest_budget)).all():
         low, high = invitation.smallest_budget, invitation.largest_budget
         raise DataError(f"budgets must be in [{low:g}, {high:g}], which is what the shuffler takes")
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
-    allowances = {"allowances": terms.coordinates_from_data * budgets * terms.plan.rounds}
+    allowances = {"allowances": terms.charged * budgets * terms.rounds}
     write_arrays(folder / "data.npz", {**allowances, **arrays}, 0o600)
     write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
     # What the vault will read has to be right now, while somebody is looking.
@@ -169,15 +186,19 @@ def admit(folder: Path, cards: Iterable[Card]) -> Policy:
     """
     layout = Layout(folder)
     invitation = read_settings(layout.invitation / _INVITATION, Invitation)
-    terms = Terms.read(layout.invitation / "terms.json")
+    terms = FederationTerms.read(layout.invitation / "terms.json")
     cards = list(cards)
     policy = Policy(
         **{field.name: getattr(invitation, field.name) for field in fields(Limits)},
-        terms=terms.fingerprint,
+        terms=terms.digest,
         runs=(invitation.run,),
-        rounds=terms.plan.rounds,
+        rounds=terms.rounds,
         dimensions=terms.dimensions,
         levels=terms.levels,
+        charged=terms.charged,
+        delta=terms.terms.central_delta(1),
+        top_b_first=terms.top_b_first,
+        target_epsilon=terms.terms.target_epsilon,
         senders=tuple(sender for card in cards for sender in card.senders),
     )
     nodes = layout.superlink / "nodes"

@@ -51,7 +51,7 @@ class Relay:
     def train(self) -> None:
         """Run the rounds that are left; a round with too few reports is tried again."""
         terms, failed = self._analyzer.terms, 0
-        log("analyzer", round=self._analyzer.number, rounds=terms.plan.rounds, terms=terms.fingerprint)
+        log("analyzer", round=self._analyzer.number, rounds=terms.rounds, terms=terms.digest)
         self._wait_for_nodes()
         while not self._analyzer.is_done:
             number = self._analyzer.number
@@ -82,6 +82,9 @@ class Relay:
         except CohortTooSmall as error:
             log("cohort-too-small", round=number, message=str(error))
             return
+        if self._analyzer.is_done and self._analyzer.number == number:
+            log("target-reached", round=number)
+            return
         # Where a round's time went: in vaults, in Flower, in shuffler and analyzer.
         times = {"round": number, "collect": collected, "slowest_vault": slowest}
         times["shuffle_and_step"] = time.perf_counter() - began - collected
@@ -93,7 +96,7 @@ class Relay:
     def _questions(self) -> list[Message]:
         """What every node is asked in this round."""
         settings, number, weights = self._analyzer.settings, self._analyzer.number, self._analyzer.weights
-        terms, life = self._analyzer.terms.fingerprint, settings.round_seconds
+        terms, life = self._analyzer.terms.digest, settings.round_seconds
         model = ArrayRecord({"weights": Array("float32", weights.shape, "raw", weights.astype("<f4").tobytes())})
         header = ConfigRecord({"version": VERSION, "run": settings.run, "round": number, "terms": terms})
         contents = [(RecordDict({"model": model, "round": header}), node) for node in self._nodes()]

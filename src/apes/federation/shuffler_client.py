@@ -19,11 +19,15 @@ class CohortTooSmall(ProtocolError):  # noqa: N818 - the name says what happened
     """The shuffler found too few reports to release a round."""
 
 
+class TargetReached(ProtocolError):  # noqa: N818 - likewise
+    """The shuffler does not release a round, since it would pass the target."""
+
+
 class _StillOpen(ProtocolError):  # noqa: N818 - likewise
     """The shuffler has not released a round."""
 
 
-_REFUSALS = {"cohort": CohortTooSmall, "open": _StillOpen}
+_REFUSALS = {"cohort": CohortTooSmall, "target": TargetReached, "open": _StillOpen}
 
 
 class ShufflerClient:
@@ -61,6 +65,7 @@ class ShufflerClient:
 
         Raises:
             CohortTooSmall: If too few reports count; the round stays open.
+            TargetReached: If the round would pass the target; nothing is released.
             ProtocolError: If the shuffler refuses for another reason, or cannot be reached.
         """
         path = ROUND.format(run=run, number=number)

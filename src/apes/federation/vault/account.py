@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.federation.vault.folder import VAULT, VaultSettings, read_holdings
 from apes.federation.vault.ledger import local_epsilon, read_spending
 from apes.storage.settings import read_settings
@@ -42,7 +42,7 @@ def read_accounts(folder: Path) -> list[UserAccount]:
         DataError: If something is missing or damaged.
     """
     settings = read_settings(folder / VAULT, VaultSettings)
-    terms = Terms.read(folder / settings.terms)
+    terms = FederationTerms.read(folder / settings.terms)
     holdings = read_holdings(folder / settings.data, folder / settings.keys, terms)
     budgets = holdings.population.budgets.tolist()
     accounts = []
@@ -50,7 +50,7 @@ def read_accounts(folder: Path) -> list[UserAccount]:
         budgets, holdings.allowances.tolist(), read_spending(folder / settings.ledger, len(budgets)), strict=True
     ):
         granted = allowance if math.isfinite(allowance) else None
-        left = None if granted is None else rounds_left(rounds, terms.coordinates_from_data * budget, granted)
+        left = None if granted is None else rounds_left(rounds, terms.charged * budget, granted)
         accounts.append(UserAccount(budget, rounds.total(), local_epsilon(rounds), granted, left))
     return accounts
 

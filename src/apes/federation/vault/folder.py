@@ -9,11 +9,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
 from apes.checks import hex_names
 from apes.errors import DataError, ParameterError
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.socket import VaultSocket
 from apes.federation.vault.vault import Holdings, Vault
-from apes.population import InMemoryPopulation
+from apes.population import People
 from apes.storage.arrays import read_arrays
 from apes.storage.settings import read_settings
 from apes.wire.envelope import RUN_BYTES
@@ -63,7 +63,7 @@ def open_vault(file: Path) -> VaultSocket:
         DataError: If something is missing, damaged or does not fit the terms.
     """
     settings, folder = read_settings(file, VaultSettings), file.parent
-    terms = Terms.read(folder / settings.terms)
+    terms = FederationTerms.read(folder / settings.terms)
     holdings = read_holdings(folder / settings.data, folder / settings.keys, terms)
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
     ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size)
@@ -71,7 +71,7 @@ def open_vault(file: Path) -> VaultSocket:
     return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
 
 
-def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
+def read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
     """Read what a vault guards, checked against the terms."""
     arrays = read_arrays(data, (*ARRAYS, "allowances"))
     try:
@@ -79,11 +79,11 @@ def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
     except OSError as error:
         raise DataError(f"{keys} cannot be read: {error}") from None
     try:
-        population = InMemoryPopulation(**{name: arrays[name] for name in ARRAYS})
+        population = People(**{name: arrays[name] for name in ARRAYS})
     except ParameterError as error:
         raise DataError(f"{data}: {error}") from None
-    if arrays["features"].shape[1] != terms.features or int(arrays["labels"].max()) >= terms.classes:
-        raise DataError(f"{data} must have {terms.features} features and labels below {terms.classes}")
+    if arrays["features"].shape[1] != terms.model.features or int(arrays["labels"].max()) >= terms.model.classes:
+        raise DataError(f"{data} must have {terms.model.features} features and labels below {terms.model.classes}")
     pieces = [secrets[start : start + KEY_BYTES] for start in range(0, len(secrets), KEY_BYTES)]
     if any(len(piece) != KEY_BYTES for piece in pieces):
         raise DataError(f"{keys} must hold {KEY_BYTES} bytes a user, got {len(secrets)}")

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
 from apes.errors import DataError
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.federation.vault.ledger import VaultLedger
 from apes.mathematics.randomness import SystemSource
-from apes.population import InMemoryPopulation
+from apes.population import People
 from apes.wire.envelope import Binding, seal
 from apes.wire.frames import framed
 
@@ -70,7 +70,7 @@ class Holdings:
         allowances: Local epsilon that each user grants, over all coordinates, rounds and runs, in nats.
     """
 
-    population: InMemoryPopulation
+    population: People
     keys: list[Ed25519PrivateKey]
     allowances: NDArray[np.float64]
 
@@ -96,14 +96,14 @@ class Vault:
     """
 
     def __init__(
-        self, terms: Terms, runs: tuple[str, ...], holdings: Holdings, shuffler: X25519PublicKey, ledger: VaultLedger
+        self, terms: FederationTerms, runs: tuple[str, ...], holdings: Holdings, shuffler: X25519PublicKey, ledger: VaultLedger
     ) -> None:
         self._terms, self._runs, self._holdings = terms, runs, holdings
         self._shuffler, self._ledger = shuffler, ledger
-        self._digest = terms.fingerprint
+        self._digest = terms.digest
         self._client = terms.client()
         # What one round costs a user locally: every coordinate that data goes into spends the whole budget.
-        self._costs = terms.coordinates_from_data * holdings.population.budgets
+        self._costs = terms.charged * holdings.population.budgets
         self._lock = threading.Lock()
 
     def answer(self, request: Request) -> bytes:
@@ -116,7 +116,7 @@ class Vault:
             raise VaultRefused(VaultRefusal.TERMS)
         if request.run not in self._runs:
             raise VaultRefused(VaultRefusal.RUN)
-        if not 1 <= request.round <= self._terms.plan.rounds:
+        if not 1 <= request.round <= self._terms.rounds:
             raise VaultRefused(VaultRefusal.ROUND)
         with self._lock:
             try:
@@ -151,10 +151,9 @@ class Vault:
         return sealed
 
     def _weights(self, data: bytes) -> NDArray[np.float32]:
-        model = self._terms.model
-        if len(data) != 4 * model.dimensions:
+        if len(data) != 4 * self._terms.dimensions:
             raise VaultRefused(VaultRefusal.WEIGHTS)
         weights = np.frombuffer(data, dtype="<f4").astype(np.float32)
         if not np.isfinite(weights).all():
             raise VaultRefused(VaultRefusal.WEIGHTS)
-        return weights.reshape(model.classes, model.features + 1)
+        return weights

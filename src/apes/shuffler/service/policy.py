@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from apes.checks import hex_names, positive, whole
+from apes.checks import hex_names, positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
 from apes.wire.envelope import RUN_BYTES, SENDER_BYTES, TERMS_BYTES
@@ -41,7 +41,11 @@ class Policy(Limits):
         rounds: Rounds of a run, at least 1.
         dimensions: Coordinates of a report, at least 1.
         levels: K: a level is in 0 .. K - 1, K in [2, 256].
+        charged: Coordinates of a report that are charged for, in [1, dimensions].
+        delta: Of the central guarantee, in (0, 1).
         senders: Public keys of those who may report, 64 hexadecimal digits each; at least as many as the cohort.
+        top_b_first: b, where users keep b coordinates before perturbing, or None.
+        target_epsilon: No round is released after which a user's certified epsilon would exceed it; None for no target.
     """
 
     terms: str
@@ -49,7 +53,11 @@ class Policy(Limits):
     rounds: int
     dimensions: int
     levels: int
+    charged: int
+    delta: float
     senders: tuple[str, ...]
+    top_b_first: int | None = None
+    target_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,5 +66,11 @@ class Policy(Limits):
         whole("rounds", self.rounds, 1, 2**32 - 1)
         whole("dimensions", self.dimensions, 1, 2**31)
         whole("levels", self.levels, 2, MAX_LEVELS)
+        whole("charged", self.charged, 1, self.dimensions)
+        within("delta", positive("delta", self.delta), 0, 0.5)
+        if self.top_b_first is not None:
+            whole("top_b_first", self.top_b_first, 1, self.charged)
+        if self.target_epsilon is not None:
+            positive("target_epsilon", self.target_epsilon)
         hex_names("senders", self.senders, SENDER_BYTES)
         whole("smallest_cohort", self.smallest_cohort, 1, len(self.senders))

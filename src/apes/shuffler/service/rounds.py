@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from apes.shuffler.service.gate import Gate
 from apes.shuffler.service.intake import Intake, ReportRefusal
 from apes.shuffler.service.ledger import Closed, ShufflerLedger
 from apes.shuffler.service.metrics import Metrics
@@ -49,6 +50,7 @@ class Rounds:
 
     def __init__(self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger) -> None:
         self._policy, self._key, self._ledger = policy, key, ledger
+        self._gate, self._gate_lock = Gate(policy, ledger), asyncio.Lock()
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refused = RareLog("refused")
         self.metrics = Metrics()
@@ -72,7 +74,8 @@ class Rounds:
         reports, would tell what the difference between the two batches is.
 
         Raises:
-            RequestRefused: If the round is closed by another batch, or too few reports count; then nothing is kept.
+            RequestRefused: If the round is closed by another batch, too few reports count, or the target would be
+                passed; then nothing is kept.
         """
         self._check(run, number)
         async with self._locks[run, number]:
@@ -109,14 +112,26 @@ class Rounds:
             self.metrics.reports_refused.labels(reason).inc(count)
         self.metrics.intake_seconds.inc(time.perf_counter() - began)
         self._check_cohort(intake)
-        release = await asyncio.to_thread(lambda: intake.release().encode())
-        closed, users = Closed(digest.digest(), release), len(intake.senders)
-        await self._in_ledger(self._ledger.close_round, run, number, closed, intake.senders)
+        release = await self._charged(run, number, intake, digest.digest())
+        users = len(intake.senders)
         self.metrics.reports_accepted.inc(users)
         self.metrics.rounds_released.inc()
         seconds = round(time.perf_counter() - began, 3)
         log("released", run=run, round=number, users=users, refused=dict(intake.refused), seconds=seconds)
         return release
+
+    async def _charged(self, run: str, number: int, intake: Intake, digest: bytes) -> bytes:
+        """Pass the gate, and close the round; one round at a time, lest two pass it together."""
+        async with self._gate_lock:
+            release = await asyncio.to_thread(intake.release)
+            budgets = release.batch.budgets
+            if not await self._in_ledger(lambda run, number: self._gate.allows(run, budgets), run, number):
+                target = f"round {number} would bring epsilon beyond the target {self._policy.target_epsilon:g}"
+                raise RequestRefused(403, "target", f"{target}; nothing was released")
+            closed = Closed(digest, release.encode())
+            await self._in_ledger(self._ledger.close_round, run, number, closed, intake.senders)
+            await asyncio.to_thread(self._gate.note, run, budgets)
+            return closed.release
 
     async def _again(self, closed: Closed, number: int, stream: AsyncIterable[bytes]) -> bytes:
         digest = hashlib.sha256()
