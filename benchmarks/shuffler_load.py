@@ -115,9 +115,8 @@ def _set_up(folder: Path, port: int, keys: list[Ed25519PrivateKey], opener: X255
     write_secret(folder / "shuffler.key", opener.private_bytes_raw())
     write_secret(folder / "token", token.encode())
     senders = tuple(key.public_key().public_bytes_raw().hex() for key in keys)
-    write_settings(
-        folder / "policy.json", Policy(0.05, 1.0, len(keys), _TERMS, _RUNS, 1, _DIMENSIONS, _LEVELS, senders)
-    )
+    sizes = (1, _DIMENSIONS, _LEVELS, _DIMENSIONS)
+    write_settings(folder / "policy.json", Policy(0.05, 1.0, len(keys), _TERMS, _RUNS, *sizes, 1e-6, senders))
     write_settings(folder / "shuffler.json", ShufflerSettings(HOST, port))
     return token
 

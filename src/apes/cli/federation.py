@@ -11,7 +11,7 @@ import typer
 from apes.cli import display
 from apes.cli.options import make_choices, with_choices
 from apes.cli.shared import Json, says_what_went_wrong
-from apes.errors import ParameterError
+from apes.errors import BudgetExceeded, ParameterError
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
 RoundSeconds = Annotated[float, typer.Option(help="How long a round waits for reports.")]
@@ -181,6 +181,8 @@ def up_command(folder: Folder, as_json: Json = False) -> None:
         finally:
             trial.down()
     summary = json.loads(trial.summary.read_text())
+    if "refused" in summary:
+        raise BudgetExceeded(summary["refused"])
     summary["seconds"] = time.perf_counter() - began
     display.federation(summary)
     if as_json:

@@ -79,13 +79,13 @@ def read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
     except OSError as error:
         raise DataError(f"{keys} cannot be read: {error}") from None
     try:
-        population = People(**{name: arrays[name] for name in ARRAYS})
+        population = People(*(arrays[name] for name in ARRAYS))
     except ParameterError as error:
         raise DataError(f"{data}: {error}") from None
     if arrays["features"].shape[1] != terms.model.features or int(arrays["labels"].max()) >= terms.model.classes:
         raise DataError(f"{data} must have {terms.model.features} features and labels below {terms.model.classes}")
     pieces = [secrets[start : start + KEY_BYTES] for start in range(0, len(secrets), KEY_BYTES)]
     if any(len(piece) != KEY_BYTES for piece in pieces):
-        raise DataError(f"{keys} must hold {KEY_BYTES} bytes a user, got {len(secrets)}")
+        raise DataError(f"{keys} must hold {KEY_BYTES} bytes per user, got {len(secrets)}")
     signing = [Ed25519PrivateKey.from_private_bytes(piece) for piece in pieces]
     return Holdings(population, signing, np.asarray(arrays["allowances"], dtype=np.float64))

@@ -96,7 +96,12 @@ class Vault:
     """
 
     def __init__(
-        self, terms: FederationTerms, runs: tuple[str, ...], holdings: Holdings, shuffler: X25519PublicKey, ledger: VaultLedger
+        self,
+        terms: FederationTerms,
+        runs: tuple[str, ...],
+        holdings: Holdings,
+        shuffler: X25519PublicKey,
+        ledger: VaultLedger,
     ) -> None:
         self._terms, self._runs, self._holdings = terms, runs, holdings
         self._shuffler, self._ledger = shuffler, ledger
