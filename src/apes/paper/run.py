@@ -23,12 +23,11 @@ def work(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop
     todo = [part for part in _parts(experiments, setting) if not workshop.is_done(part)]
     total, done = sum(part.weight for part in todo), 0.0
     for part in sorted(todo, key=_data_used):
-        what, before = _in_words(part), done
-        progress(before, total, what)
 
-        def tell(share: float, before: float = before, part: Part = part, what: str = what) -> None:
-            progress(before + share * part.weight, total, what)
+        def tell(share: float, before: float = done, part: Part = part) -> None:
+            progress(before + share * part.weight, total, _in_words(part))
 
+        tell(0.0)
         workshop.work_out(part, tell)
         done += part.weight
     progress(total, total, "done")
