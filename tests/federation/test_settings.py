@@ -1,12 +1,11 @@
 """Settings files: what is wrong with one is said with the names of file and field."""
 
 import json
-import warnings
 from dataclasses import asdict, fields
 
 import numpy as np
 import pytest
-from parties import RUN, VaultProcess
+from parties import RUN, VaultProcess, apes
 
 from apes.errors import DataError
 from apes.federation.terms import Terms
@@ -145,16 +144,10 @@ def test_a_changed_choice_changes_the_fingerprint(small, file):
 @pytest.mark.parametrize("command", ["vault", "shuffler"])
 def test_the_command_says_it_in_a_line(command, file):
     file.write_text("{}")
-    with warnings.catch_warnings():
-        # Flower holds typer back, which click warns of.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from typer.testing import CliRunner
-
-        from apes.cli.main import app
-    result = CliRunner().invoke(app, [command, str(file)])
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"apes: {file}: field ")
-    assert result.stderr.count("\n") == 1
+    code, _, errors = apes(command, file)
+    assert code == 2
+    assert errors.startswith(f"apes: {file}: field ")
+    assert errors.count("\n") == 1
 
 
 @pytest.fixture
