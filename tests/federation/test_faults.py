@@ -220,7 +220,7 @@ def check_books(trial):
         budgets = sorted(budget(trial, users[sender]) for sender in senders)
         np.testing.assert_array_equal(release.batch.budgets, budgets)
     for device, (answered, spent) in own.items():
-        # No budget spent twice: one charge a round that was answered, and none of another size.
+        # No budget spent twice: one charge per round that was answered, and none of another size.
         assert spent == len(answered) == len(set(answered)), f"device {device}"
         assert max(answered) <= len(books) + 1
         assert costs(trial, device) == {dimensions * budget(trial, device)}

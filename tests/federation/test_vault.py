@@ -1,4 +1,4 @@
-"""The vault: one sealed report a round, words of refusal, and nothing else; in memory and as a real process."""
+"""The vault: one sealed report per round, words of refusal, and nothing else; in memory and as a real process."""
 
 import itertools
 import json

@@ -8,7 +8,7 @@ An envelope is, byte after byte::
     round     4  which round of it, from 1
     terms    32  digest of the terms under which the report was made
     sender   32  Ed25519 public key of the user
-    sealed   48 + 8 + d   HPKE (RFC 9180, base mode): the budget as float64, then a level a coordinate
+    sealed   48 + 8 + d   HPKE (RFC 9180, base mode): the budget as float64, then a level per coordinate
     signature 64  Ed25519 over everything before it
 
 Numbers are little-endian. HPKE runs X25519, HKDF-SHA256 and AES-128-GCM; everything before ``sealed`` is its ``info``,
@@ -104,7 +104,7 @@ def seal(
     """Seal and sign one user's report.
 
     Args:
-        levels: A level a coordinate.
+        levels: A level per coordinate.
         budget: The user's local budget, which the analyzer will see among everybody else's.
         binding: Run, round and terms.
         key: The user's signing key; its public half names the sender.

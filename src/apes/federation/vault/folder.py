@@ -62,17 +62,25 @@ def open_vault(file: Path) -> VaultSocket:
     Raises:
         DataError: If something is missing, damaged or does not fit the terms.
     """
-    settings, folder = read_settings(file, VaultSettings), file.parent
-    terms = Terms.read(folder / settings.terms)
-    holdings = read_holdings(folder / settings.data, folder / settings.keys, terms)
+    (settings, terms, holdings), folder = read_vault(file), file.parent
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
     ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size)
     vault = Vault(terms, settings.runs, holdings, shuffler, ledger)
     return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
 
 
-def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
-    """Read what a vault guards, checked against the terms."""
+def read_vault(file: Path) -> tuple[VaultSettings, Terms, Holdings]:
+    """Read a vault's settings, the terms that its owner accepted, and what it guards, checked against them.
+
+    Raises:
+        DataError: If something is missing, damaged or does not fit the terms.
+    """
+    settings = read_settings(file, VaultSettings)
+    terms = Terms.read(file.parent / settings.terms)
+    return settings, terms, _read_holdings(file.parent / settings.data, file.parent / settings.keys, terms)
+
+
+def _read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
     arrays = read_arrays(data, (*ARRAYS, "allowances"))
     try:
         secrets = keys.read_bytes()
@@ -86,6 +94,6 @@ def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
         raise DataError(f"{data} must have {terms.features} features and labels below {terms.classes}")
     pieces = [secrets[start : start + KEY_BYTES] for start in range(0, len(secrets), KEY_BYTES)]
     if any(len(piece) != KEY_BYTES for piece in pieces):
-        raise DataError(f"{keys} must hold {KEY_BYTES} bytes a user, got {len(secrets)}")
+        raise DataError(f"{keys} must hold {KEY_BYTES} bytes per user, got {len(secrets)}")
     signing = [Ed25519PrivateKey.from_private_bytes(piece) for piece in pieces]
     return Holdings(population, signing, np.asarray(arrays["allowances"], dtype=np.float64))
