@@ -57,8 +57,9 @@ class Binding:
     terms: bytes
 
     def __post_init__(self) -> None:
-        _sized("run", self.run, RUN_BYTES)
-        _sized("terms", self.terms, TERMS_BYTES)
+        for name, value, size in (("run", self.run, RUN_BYTES), ("terms", self.terms, TERMS_BYTES)):
+            if len(value) != size:
+                raise ParameterError(f"{name} must have {size} bytes, got {len(value)}")
         whole("round", self.round, 1, 2**32 - 1)
 
 
@@ -135,8 +136,3 @@ def parse(data: bytes, dimensions: int) -> Envelope:
 
 def _header(binding: Binding, sender: bytes) -> bytes:
     return _HEADER.pack(_MAGIC, VERSION, binding.run, binding.round, binding.terms, sender)
-
-
-def _sized(name: str, value: bytes, size: int) -> None:
-    if len(value) != size:
-        raise ParameterError(f"{name} must have {size} bytes, got {len(value)}")
