@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from apes import Plan, load
+from apes import Plan
 from apes.federation.keys import node_key, write_secret
 from apes.federation.terms import Terms
 from apes.federation.trial.layout import free_ports
@@ -19,6 +19,8 @@ from apes.federation.trial.trial import Trial
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader
 
+# One worker builds the module's fixture, once.
+pytestmark = pytest.mark.xdist_group("hostile_server")
 DEVICES, ROUNDS = 2, 2
 
 COURIER = """
@@ -107,9 +109,9 @@ out = ""
 
 
 @pytest.fixture(scope="module")
-def trial(tmp_path_factory):
+def trial(small_digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("s") / "two"
-    set_up(folder, Plan(users=DEVICES, rounds=ROUNDS, levels=16, budgets="grid:0.5:1"), load("digits"), DEVICES)
+    set_up(folder, Plan(users=DEVICES, rounds=ROUNDS, levels=16, budgets="grid:0.5:1"), small_digits, DEVICES)
     trial = Trial(folder)
     try:
         trial.start(["shuffler", "superlink", *trial.vaults])

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, honest, is_of, resigned, rounds_of
+from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, honest, is_of, patient, resigned, rounds_of
 
 from apes.shuffler.service.intake import Intake
 from apes.shuffler.service.ledger import ShufflerLedger
@@ -183,7 +183,7 @@ def pool(small):
 _CHOICES = st.tuples(st.sampled_from(["honest", "honest", *ATTACKS]), st.integers(0, 7))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(patient, max_examples=150)
 @given(chosen=st.lists(_CHOICES, max_size=20), step=st.integers(1, 2000))
 def test_any_mixture_counts_the_honest(small, pool, chosen, step):
     stream = b"".join(framed(pool(choice) for choice in chosen))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parties import BUDGETS, LEVELS, RUN, counts_of, is_of
+from parties import BUDGETS, LEVELS, RUN, counts_of, is_of, patient
 
 from apes.errors import ProtocolError
 from apes.messages import CountedBatch
@@ -121,14 +121,14 @@ def test_headers_that_are_none(text):
         Release.decode(struct.pack("<I", len(text)) + text + bytes(500))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(patient, max_examples=300)
 @given(st.binary(max_size=60))
 def test_rubbish_is_no_release(data):
     with pytest.raises(ProtocolError):
         Release.decode(data)
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(patient, max_examples=500)
 @given(st.integers(0, 900), st.integers(1, 255))
 def test_a_changed_byte_is_seen_or_harmless(place, change):
     """Whatever is taken has rows that add up to its users."""

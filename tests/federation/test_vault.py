@@ -1,4 +1,4 @@
-"""The vault: one sealed report a round, words of refusal, and nothing else; in memory and as a real process."""
+"""The vault: one sealed report per round, words of refusal, and nothing else; in memory and as a real process."""
 
 import itertools
 import json
@@ -42,6 +42,8 @@ from apes.population import InMemoryPopulation
 from apes.shuffler.service.intake import Intake
 from apes.wire.frames import framed
 
+# One worker builds the module's fixture, once.
+pytestmark = pytest.mark.xdist_group("vault")
 APP = Path(__file__).parents[2] / "src" / "apes" / "federation" / "app"
 WORDS = {refusal.value for refusal in VaultRefusal}
 FALSE_ALARM = 1e-6

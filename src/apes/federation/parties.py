@@ -23,7 +23,7 @@ from apes.federation.keys import Authority, node_key, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
-from apes.federation.vault.folder import VAULT, VaultSettings, read_holdings
+from apes.federation.vault.folder import VAULT, VaultSettings, read_vault
 from apes.population import Examples
 from apes.shuffler.service.policy import Limits, Policy
 from apes.shuffler.service.server import ShufflerSettings
@@ -165,11 +165,11 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
     allowances = {"allowances": terms.charged * budgets * terms.rounds}
     write_arrays(folder / "data.npz", {**allowances, **arrays}, 0o600)
     write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
-    # What the vault will read has to be right now, while somebody is looking.
-    read_holdings(folder / "data.npz", folder / "keys.bin", terms)
     terms.write(folder / "terms.json")
-    write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
     write_settings(folder / VAULT, VaultSettings((invitation.run,), invitation.shuffler_key))
+    # What the vault will read has to be right now, while somebody is looking.
+    read_vault(folder / VAULT)
+    write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
     private, public = node_key()
     write_secret(folder / "node.key", private)
     write_device_scripts(folder, invitation.superlink, node_port)

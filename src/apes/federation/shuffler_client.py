@@ -12,7 +12,7 @@ from apes.wire.release import ROUND, Release
 
 _PIECE = 1 << 20
 _SECONDS_TO_CONNECT = 10.0
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 2.0
 
 
 class CohortTooSmall(ProtocolError):  # noqa: N818 - the name says what happened

@@ -8,7 +8,7 @@ An envelope is, byte after byte::
     round     4  which round of it, from 1
     terms    32  digest of the terms under which the report was made
     sender   32  Ed25519 public key of the user
-    sealed   48 + 8 + d   HPKE (RFC 9180, base mode): the budget as float64, then a level a coordinate
+    sealed   48 + 8 + d   HPKE (RFC 9180, base mode): the budget as float64, then a level per coordinate
     signature 64  Ed25519 over everything before it
 
 Numbers are little-endian. HPKE runs X25519, HKDF-SHA256 and AES-128-GCM; everything before ``sealed`` is its ``info``,
@@ -57,8 +57,9 @@ class Binding:
     terms: bytes
 
     def __post_init__(self) -> None:
-        _sized("run", self.run, RUN_BYTES)
-        _sized("terms", self.terms, TERMS_BYTES)
+        for name, value, size in (("run", self.run, RUN_BYTES), ("terms", self.terms, TERMS_BYTES)):
+            if len(value) != size:
+                raise ParameterError(f"{name} must have {size} bytes, got {len(value)}")
         whole("round", self.round, 1, 2**32 - 1)
 
 
@@ -104,7 +105,7 @@ def seal(
     """Seal and sign one user's report.
 
     Args:
-        levels: A level a coordinate.
+        levels: A level per coordinate.
         budget: The user's local budget, which the analyzer will see among everybody else's.
         binding: Run, round and terms.
         key: The user's signing key; its public half names the sender.
@@ -135,8 +136,3 @@ def parse(data: bytes, dimensions: int) -> Envelope:
 
 def _header(binding: Binding, sender: bytes) -> bytes:
     return _HEADER.pack(_MAGIC, VERSION, binding.run, binding.round, binding.terms, sender)
-
-
-def _sized(name: str, value: bytes, size: int) -> None:
-    if len(value) != size:
-        raise ParameterError(f"{name} must have {size} bytes, got {len(value)}")

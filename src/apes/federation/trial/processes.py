@@ -42,8 +42,10 @@ class Processes:
                 env=environment(),
                 start_new_session=True,
             )
+        # Looked up before `all` may clear it away: it may have ended by now.
+        process = psutil.Process(child.pid)
         self._children.append(child)
-        self._remember({**self.all(), name: psutil.Process(child.pid)})
+        self._remember({**self.all(), name: process})
 
     def adopt(self, name: str, *words: str) -> None:
         """Remember processes that others started: those whose command lines have all these words."""

@@ -62,17 +62,25 @@ def open_vault(file: Path) -> VaultSocket:
     Raises:
         DataError: If something is missing, damaged or does not fit the terms.
     """
-    settings, folder = read_settings(file, VaultSettings), file.parent
-    terms = FederationTerms.read(folder / settings.terms)
-    holdings = read_holdings(folder / settings.data, folder / settings.keys, terms)
+    (settings, terms, holdings), folder = read_vault(file), file.parent
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
     ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size)
     vault = Vault(terms, settings.runs, holdings, shuffler, ledger)
     return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
 
 
-def read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
-    """Read what a vault guards, checked against the terms."""
+def read_vault(file: Path) -> tuple[VaultSettings, FederationTerms, Holdings]:
+    """Read a vault's settings, the terms that its owner accepted, and what it guards, checked against them.
+
+    Raises:
+        DataError: If something is missing, damaged or does not fit the terms.
+    """
+    settings = read_settings(file, VaultSettings)
+    terms = FederationTerms.read(file.parent / settings.terms)
+    return settings, terms, _read_holdings(file.parent / settings.data, file.parent / settings.keys, terms)
+
+
+def _read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
     arrays = read_arrays(data, (*ARRAYS, "allowances"))
     try:
         secrets = keys.read_bytes()
