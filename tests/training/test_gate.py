@@ -169,7 +169,7 @@ def test_the_log_alone_gives_the_guarantee_again(cli, tmp_path):
     for name in ("epsilon", "delta", "epsilon_by_round"):
         assert again["certified"][name] == trained["certified"][name]
     budgets = next((tmp_path / "run" / "budgets").iterdir())
-    np.save(budgets.open("wb"), np.full(200, 0.01))
+    np.save(budgets, np.full(200, 0.01))
     forged = cli("account", "--run", "run")
     assert forged.returncode == 2
     assert "other budgets than those that were kept" in forged.stderr
