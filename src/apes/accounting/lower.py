@@ -109,13 +109,10 @@ def _many(first: Lattice, second: Lattice, count: int) -> tuple[Array, Array, Ar
     multiplied by exp of the third.
     """
     plain, tilted = tilt(first, 0.0), tilt(second, 1.0)
-    mean = float(plain.weights @ first.points)
-    deviation = math.sqrt(max(float(plain.weights @ first.points**2) - mean**2, first.step**2))
+    deviation = math.sqrt(max(float(plain.weights @ first.points**2) - plain.mean**2, first.step**2))
     n = 1 << math.ceil(math.log2(4 * _WINDOW * deviation / first.step * math.sqrt(count) + 4 * first.masses.size))
-    start = round(count * mean / first.step) - n // 2
-    (one, one_off), (other, other_off) = (
-        law_of_sum([(law, by, count)], n) for law, by in ((first, plain), (second, tilted))
-    )
+    start = round(count * plain.mean / first.step) - n // 2
+    (one, one_off), (other, other_off) = (law_of_sum([(law, count)], n) for law in (plain, tilted))
     points = first.step * (start + np.arange(n))
     growth = np.asarray(count * (tilted.log_moment + tilted.error) - points, dtype=np.float64)
     # What was wrapped into the window makes both larger: for the first, far less than is set aside.

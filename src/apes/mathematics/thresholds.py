@@ -31,7 +31,7 @@ from apes.mathematics.compiled import compiled, inlined
 from apes.mathematics.uint128 import ONE, ZERO, add, divide_small, fraction_product, subtract, times_word
 
 MAX_LEVELS = 256
-"""A report is one byte a coordinate."""
+"""A report is one byte per coordinate."""
 
 _ONE_HI = np.uint64(1 << 63)
 _MANTISSA_BITS = 53
@@ -78,7 +78,7 @@ def proposal_mask(levels: int) -> int:
 
 @compiled
 def fill_thresholds(budgets: NDArray[np.float64], table: NDArray[np.uint64], checked: NDArray[np.bool_]) -> None:
-    """Fill one row of thresholds a user, and say which rows passed the check in integers."""
+    """Fill one row of thresholds per user, and say which rows passed the check in integers."""
     levels = table.shape[1]
     for user in range(budgets.size):
         q_hi, q_lo = _decay(budgets[user], levels - 1)
@@ -140,7 +140,12 @@ def _decay(epsilon: float, steps: int) -> tuple[np.uint64, np.uint64]:
         return _ONE_HI, ZERO
     mantissa, exponent = math.frexp(epsilon)
     halvings = max(0, exponent + 2)
-    hi, lo = _shifted(np.uint64(mantissa * 2.0**_MANTISSA_BITS), 127 - _MANTISSA_BITS + exponent - halvings)
+    # x steps 2^127 as (high, low): a shift by 27 to 72 places, epsilon being 2^-48 at least.
+    value, shift = np.uint64(mantissa * 2.0**_MANTISSA_BITS), 127 - _MANTISSA_BITS + exponent - halvings
+    if shift >= 64:
+        hi, lo = value << np.uint64(shift - 64), ZERO
+    else:
+        hi, lo = value >> np.uint64(64 - shift), value << np.uint64(shift)
     x_hi, x_lo = divide_small(hi, lo, np.uint64(steps))
     sum_hi, sum_lo = add(_ONE_HI, ZERO, ZERO, _SERIES_ERROR)
     term_hi, term_lo = x_hi, x_lo
@@ -158,17 +163,3 @@ def _decay(epsilon: float, steps: int) -> tuple[np.uint64, np.uint64]:
     for _ in range(halvings):
         sum_hi, sum_lo = fraction_product(sum_hi, sum_lo, sum_hi, sum_lo, True)
     return sum_hi, sum_lo
-
-
-@compiled
-def _shifted(value: np.uint64, shift: int) -> tuple[np.uint64, np.uint64]:
-    """Return floor(value 2^shift) as (high, low), for shift < 128 - bits(value)."""
-    if shift <= -64:
-        return ZERO, ZERO
-    if shift < 0:
-        return ZERO, value >> np.uint64(-shift)
-    if shift == 0:
-        return ZERO, value
-    if shift >= 64:
-        return value << np.uint64(shift - 64), ZERO
-    return value >> np.uint64(64 - shift), value << np.uint64(shift)

@@ -43,15 +43,12 @@ class PrivacyCurve(Protocol):
     @property
     def budget(self) -> float:
         """What it costs locally, in nats; beyond it delta is 0."""
-        ...
 
     def delta(self, t: float, cells: int | None = None) -> float:
         """Upper bound of the hockey-stick divergence at exp(t)."""
-        ...
 
     def epsilon(self, delta: float, cells: int | None = None) -> float:
         """A t with delta(t) <= delta, as small as was found."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

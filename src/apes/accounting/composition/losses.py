@@ -1,9 +1,9 @@
 """The pessimistic privacy-loss distribution of one coordinate of one round, by connecting the points of its curve.
 
 A divergence is convex in x = exp(t). Known from above at some points, it lies below the lines that connect them
-("connect the dots": Doroshenko et al. 2022, arXiv:2207.04380). A broken line that is convex and does not increase is itself the divergence
-of a pair of laws on its corners: Q has mass equal to the change of slope at a corner, P that mass times x, and what is
-left of the curve past the last corner is a breach, mass that P has and Q has not.
+("connect the dots": Doroshenko et al. 2022, arXiv:2207.04380). A broken line that is convex and does not increase is
+itself the divergence of a pair of laws on its corners: Q has mass equal to the change of slope at a corner, P that mass
+times x, and what is left of the curve past the last corner is a breach, mass that P has and Q has not.
 """
 
 from collections.abc import Sequence
