@@ -20,7 +20,7 @@ CASES = 150
 ORACLE = (1e-12, 1e-15)
 
 
-# Theory, section 5: all users at e; `lower` is the exact divergence of one dataset, so no bound may be below it.
+# All users at e; `lower` is the exact divergence of one dataset, so no bound may be below it.
 @pytest.mark.parametrize(
     ("budget", "n", "certified", "lower"),
     [
@@ -48,7 +48,7 @@ def test_golden_paper_population():
     assert hiding_curve(0.05, PAPER[1:], 1e-8, None).epsilon(1e-8) <= TIGHT * 0.001210
 
 
-# Theory, section 4: n = 100,000, one user at e, the others at 0.05 with their data in the centre.
+# n = 100,000, one user at e, the others at 0.05 with their data in the centre.
 @pytest.mark.parametrize(
     ("budget", "exact", "certified"),
     [
@@ -98,7 +98,7 @@ def _integer_rows(budget, levels):
 
 
 def _outcomes(victim_rows, others_rows, data):
-    """P(histogram | victim's level), one column a level of the victim."""
+    """P(histogram | victim's level), one column per level of the victim."""
     law = np.ones(1)
     for n, (rows, level) in enumerate(zip(others_rows, data, strict=True), start=1):
         law = _add_report(law, n, rows[level])

@@ -11,14 +11,14 @@ from scipy.stats import binom
 from apes.accounting.certificate.blanket import hidden_pair
 from apes.accounting.certificate.curve import _curve, hiding_curve
 from apes.accounting.composition.exact import SMALLEST_DELTA, Composer, composed_epsilon
-from apes.accounting.composition.losses import convex_minorant, dots, losses
+from apes.accounting.composition.losses import convex_minorant, curve_points, losses
 from apes.accounting.guarantee import certify
 from apes.errors import RegimeError
 
 PAPER = np.linspace(0.05, 1, 10_000)
 
 
-# Theory, section 6: between the exact divergence of one dataset and the certified figure of the design.
+# Between the exact divergence of one dataset, all others in the centre, and what was certified when this was designed.
 @pytest.mark.parametrize(
     ("levels", "rounds", "lower", "upper"), [(256, 1, 1.88, 2.17), (256, 40, 17.4, 20.6), (None, 1, 1.869, 2.16)]
 )
@@ -27,7 +27,7 @@ def test_golden_user_level(levels, rounds, lower, upper):
     assert lower <= epsilon <= upper
 
 
-def testconvex_minorant():
+def test_convex_minorant():
     rng = np.random.default_rng(3)
     for _ in range(50):
         x = np.sort(rng.uniform(0.1, 3, 40))
@@ -142,15 +142,15 @@ def test_tiny_deltas_are_as_sound_and_as_tight(count, delta):
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.61, 3.7])
-def test_connected_dots_lie_above_the_curve(ratio):
-    """The pair of laws made of a curve has at least its divergence everywhere, on lattices that miss its dots too."""
+def test_connected_points_lie_above_the_curve(ratio):
+    """The pair of laws made of a curve has at least its divergence everywhere, on lattices that miss its points too."""
     curve = hiding_curve(0.8, np.full(200, 0.5), 1e-6, 16)
-    corners = dots(curve, 1e-12)
-    lattice, breach = losses(corners, corners.step * ratio)
-    for t in np.linspace(-1.5, 1.5, 61) * corners.last:
+    (points,) = curve_points([curve], 1e-12)
+    lattice, breach = losses(points, points.step * ratio)
+    for t in np.linspace(-1.5, 1.5, 61) * points.last:
         reached = breach + float(lattice.masses @ np.maximum(0, -np.expm1(t - lattice.points)))
         assert reached >= curve.delta(t) * (1 - 1e-12)
-    # Not far above either, on its own dots.
+    # Not far above either, on its own points.
     if ratio == 1.0:
         assert breach + float(lattice.masses @ np.maximum(0, -np.expm1(-lattice.points))) < 1.001 * curve.delta(0.0)
 
@@ -180,9 +180,9 @@ def test_different_curves_compose():
 def test_agrees_with_dp_accounting():
     """An independent composition of the same losses, where its rounding does not matter."""
     curve = hiding_curve(1.0, np.full(500, 0.7), 1e-8, 64)
-    corners = dots(curve, 1e-12)
-    half = corners.deltas.size // 2
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(corners.step, np.arange(-half, half + 1), corners.deltas)
+    (points,) = curve_points([curve], 1e-12)
+    half = points.deltas.size // 2
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(points.step, np.arange(-half, half + 1), points.deltas)
     for count in (2, 50, 5_000):
         theirs = float(pmf.self_compose(count).get_epsilon_for_delta(1e-5))
         assert composed_epsilon(curve, 1e-5, count) == pytest.approx(theirs, rel=2e-3)
@@ -206,7 +206,7 @@ def test_tiny_budgets(budget, delta, count):
         assert epsilon == 0
 
 
-def test_no_cliff_at_budgets_whose_dots_end_a_unit_early():
+def test_no_cliff_at_budgets_whose_points_end_a_unit_early():
     """0.21 / 96 * 96 is not 0.21: what the curve is there is not what it is at the budget."""
     figures = [composed_epsilon(_curve(e, np.empty(0), 0.0, 2), 1e-20, 1_000) for e in (0.21, 0.21 * 1.001)]
     assert figures[0] == pytest.approx(figures[1], rel=0.01)

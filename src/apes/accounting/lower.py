@@ -144,7 +144,9 @@ def _law_of_scores(others: Crowd, position: float, levels: int | None, scores: N
     budgets, counts = others
     users, largest = int(counts.sum()), int(np.abs(scores).max())
     if users == 0:
-        return np.eye(1, 4 * largest)[0]
+        law = np.zeros(4 * largest)
+        law[0] = 1.0
+        return law
     mean_law = _mean_law(others, position, levels)
     variance = float(mean_law @ scores**2) - float(mean_law @ scores) ** 2
     n = 1 << math.ceil(math.log2(2 * _WINDOW * math.sqrt(users * variance) + 8 * largest))
