@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apes.accounting.certificate.blanket import hidden_pair
-from apes.accounting.certificate.curve import HidingCurve, _curve, hiding_curve, honest_others
+from apes.accounting.certificate.curve import HidingCurve, shaped_curve, hiding_curve, honest_others
 from apes.accounting.guarantee import certified_epsilon, certify
 from apes.errors import ParameterError, RegimeError
 from apes.mathematics.thresholds import acceptance_thresholds
@@ -130,7 +130,7 @@ def _points(budget):
 
 def _curves(budgets, levels):
     budget, others = float(budgets[0]), budgets[1:]
-    curves = [_curve(budget, others, shape, levels) for shape in (0.0, budget / 2, budget)]
+    curves = [shaped_curve(budget, others, shape, levels) for shape in (0.0, budget / 2, budget)]
     return [*curves, hiding_curve(budget, others, 1e-3, levels)]
 
 
@@ -171,7 +171,7 @@ def test_brute_force_every_user_is_covered_by_the_largest_budget():
     for _ in range(60):
         budgets, levels, _ = _population(rng)
         curves = [
-            _curve(float(budgets.max()), honest_others(budgets, 0, levels), share * float(budgets.max()), levels)
+            shaped_curve(float(budgets.max()), honest_others(budgets, 0, levels), share * float(budgets.max()), levels)
             for share in (0.0, 0.5, 1.0)
         ]
         bounds = {t: min(curve.delta(t) for curve in curves) for t in _points(float(budgets.max()))}
@@ -185,7 +185,7 @@ def test_brute_force_every_user_is_covered_by_the_largest_budget():
 
 def test_alone_the_certificate_is_the_local_divergence():
     pair = hidden_pair(1.5, 0.0, 5)
-    curve = _curve(1.5, np.empty(0), 0.0, 5)
+    curve = shaped_curve(1.5, np.empty(0), 0.0, 5)
     for t in (0.0, 0.4, 1.2, -0.5):
         exact = float(np.maximum(pair.first - math.exp(t) * pair.second, 0).sum())
         assert exact <= curve.delta(t, 4096) <= exact * 1.001 + 1e-3

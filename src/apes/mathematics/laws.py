@@ -7,6 +7,7 @@ exp(-|z - g| / lam), in units of lam. The textbook forms subtract nearly equal n
 quantity is a sum of terms of one sign, or a difference that is shown to lose only a small factor.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
@@ -18,15 +19,11 @@ from apes.checks import positive, within
 from apes.errors import ParameterError
 
 Array = NDArray[np.float64]
-
 # Below this budget the law is uniform, and its mean linear in epsilon, to the last digit of float64. The moments are
 # taken here instead, where the cube of epsilon does not underflow.
 _UNIFORM_BELOW = 1e-30
-# sinh(h)/h - 1 up to h^16 / 17!: for h <= 1 the next term is 5e-17 of the sum.
-_SERIES_TERMS = 8
 # A uniform draw of 0, once in 2^53, would be -inf under Laplace: it becomes half the next draw.
 _SMALLEST_DRAW = 2.0**-54
-_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value: identity is the only ==
@@ -83,8 +80,7 @@ class _Law(ABC):
         return self.ppf(np.maximum(rng.random(shape), _SMALLEST_DRAW))
 
     def _mass(self) -> float | Array:
-        """Return W."""
-        return 2.0
+        return 2.0  # W
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,23 +100,18 @@ class ClipLaplace(_Law):
         clip: Largest absolute location, C, in (0, inf); the sensitivity is 2 clip.
         bound: Largest absolute report, A, in [clip, inf); clip if None.
 
-    Raises:
-        ParameterError: If a parameter is out of range, or the shapes do not broadcast.
-
     >>> law = ClipLaplace(np.array([-0.1, 0.0, 0.1]), epsilon=1.0, clip=0.1)
     >>> law.mean().round(4).tolist()
     [-0.0164, 0.0, 0.0164]
     >>> float((law.pdf(-0.1)[0] / law.pdf(-0.1)[2]).round(6))  # exp(epsilon)
     2.718282
-    >>> law.rvs(None, np.random.default_rng(1)).shape
-    (3,)
     """
 
     bound: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bound = self.clip if self.bound is None else within("bound", self.bound, self.clip, _LARGEST)
+        bound = self.clip if self.bound is None else within("bound", self.bound, self.clip, sys.float_info.max)
         object.__setattr__(self, "bound", bound)
 
     def support(self) -> tuple[float, float]:
@@ -132,12 +123,10 @@ class ClipLaplace(_Law):
         """Return P(report <= z) for z (any number but NaN); relatively accurate down to 0."""
         low, high = self.support()
         z = np.clip(_numbers("z", z, -np.inf, np.inf, self.shape), low, high)
-        left = -np.expm1(-self._ways()[0])
         steps = np.abs(z - self.location) / self.scale
-        # Up to g:  int = exp(-|u|) - exp(-l) = exp(-|u|) (1 - exp(-(z + A) / lam)), a product.
-        # Beyond g: int = L + (1 - exp(-u)), a sum of positive terms.
+        # The integral is exp(-|u|) (1 - exp(-(z + A) / lam)) up to g, a product, and L + (1 - exp(-u)) beyond, a sum.
         below = -np.expm1(-(z - low) / self.scale) * np.exp(-steps)
-        beyond = left - np.expm1(-steps)
+        beyond = -np.expm1(-self._ways()[0]) - np.expm1(-steps)
         return np.minimum(np.where(z <= self.location, below, beyond) / self._mass(), 1.0)
 
     def ppf(self, q: ArrayLike) -> Array:
@@ -163,10 +152,9 @@ class ClipLaplace(_Law):
     def mean(self) -> Array:
         """Return the mean report: odd in the location, and 0 at 0 exactly.
 
-        With a = A / lam and h = |g| / lam, the calibration formula of the paper reads mean =
-        g (1 - (1 + a) exp(-a) sinh(h)/h) / (W/2). With P2(a) = 1 - (1 + a) exp(-a), the incomplete gamma function, the
-        bracket is P2(a) - (1 + a) exp(-a) (sinh(h)/h - 1): both terms come without cancellation, and the second is at
-        most 0.6 of the first because h <= a.
+        The paper's formula is g (1 - (1 + a) exp(-a) sinh(h)/h) / (W/2), a = A / lam, h = |g| / lam. With the
+        incomplete gamma function P2(a) = 1 - (1 + a) exp(-a) its bracket is P2(a) - (1 + a) exp(-a) (sinh(h)/h - 1):
+        both terms come without cancellation, and the second is at most 0.6 of the first because h <= a.
         """
         law = replace(self, epsilon=np.maximum(self.epsilon, _UNIFORM_BELOW))
         a = law.support()[1] / law.scale
@@ -201,8 +189,8 @@ class ClipLaplace(_Law):
 class Laplace(_Law):
     """Classic Laplace mechanism: location plus noise of scale lam = 2 clip / epsilon, on all reals.
 
-    pdf(z) = exp(-|z - g| / lam) / (2 lam): the paper's Definition 3 with sensitivity 2 clip.
-    Guarantee, arguments, ranges and errors are those of ClipLaplace, without a bound.
+    pdf(z) = exp(-|z - g| / lam) / (2 lam): the paper's Definition 3 with sensitivity 2 clip. Guarantee, arguments and
+    ranges are those of ClipLaplace, without a bound.
     """
 
     def cdf(self, z: ArrayLike) -> Array:
@@ -230,7 +218,7 @@ class Laplace(_Law):
 def _sinhc_excess(h: Array, a: Array) -> Array:
     """Return exp(-a) (sinh(h)/h - 1) for 0 <= h <= a, by its series where the difference cancels."""
     series = np.zeros_like(h)
-    for k in range(_SERIES_TERMS, 0, -1):
+    for k in range(8, 0, -1):  # up to h^16 / 17!: for h <= 1 the next term is 5e-17 of the sum
         series = np.minimum(h, 1.0) ** 2 / (2 * k * (2 * k + 1)) * (1 + series)
     # exp(-a) goes into sinh before it can overflow; h is kept off 0 where the series is taken.
     big = np.maximum(h, 1.0)

@@ -1,20 +1,18 @@
 """Acceptance thresholds of the coded mechanism: integers whose privacy ratio is exact.
 
-A report of level k for an input of level j is drawn by rejection: propose k uniformly, accept with
-probability A_s / 2^64, s = |k - j|. The law that comes out has p(k | j) = A_s / Z_j, Z_j the row sum,
-and it is *these integers* that have to be epsilon-LDP, not the real numbers they stand for.
+A report of level k for an input of level j is drawn by rejection: propose k uniformly, accept with probability
+A_s / 2^64, s = |k - j|. The law that comes out has p(k | j) = A_s / Z_j, Z_j the row sum, and it is *these integers*
+that have to be epsilon-LDP, not the real numbers they stand for. The table holds A_s >= 2^64 exp(-epsilon s / (K - 1)),
+rounded up, with A_0 = 2^64. See docs/reports.md.
 
-Let q = exp(-epsilon / (K - 1)). The table holds A_s >= 2^64 q^s, rounded up, with A_0 = 2^64.
-
-Theorem. If (i) A is non-increasing, (ii) A_{K-1} >= A_0 exp(-epsilon), and (iii) for every j
-A_{K-1} Z_j <= A_{max(j, K-1-j)} Z_0, then p(k | j) <= exp(epsilon) p(k | i) for all k, i, j.
+Theorem. If (i) A is non-increasing, (ii) A_{K-1} >= A_0 exp(-epsilon), and (iii) A_{K-1} Z_j <= A_{max(j, K-1-j)} Z_0
+for every j, then p(k | j) <= exp(epsilon) p(k | i) for all k, i, j.
 Proof. By (i) Z grows towards the centre (Z_{j+1} - Z_j = A_{j+1} - A_{K-1-j} >= 0 there), so Z_j >= Z_0.
     A_{|k-j|} Z_i exp(-epsilon) <= A_0 exp(-epsilon) Z_i <= A_{K-1} Z_i          by (i), (ii)
                                 <= A_{max(i, K-1-i)} Z_0 <= A_{|k-i|} Z_j        by (iii), (i).  QED
-For epsilon >= 46 there is nothing to check: 1 <= A_s <= 2^64 and Z_i <= 2 Z_j always (both sides of the
-centre are parts of row 0), so no ratio exceeds 2^65 < exp(46).
-(i) and (iii) are integer comparisons, made whenever a table is built; (ii) holds since every step
-of the computation of A_{K-1} rounds up.
+For epsilon >= 46 there is nothing to check: 1 <= A_s <= 2^64 and Z_i <= 2 Z_j always (both sides of the centre are
+parts of row 0), so no ratio exceeds 2^65 < exp(46). (i) and (iii) are integer comparisons, made whenever a table is
+built; (ii) holds since every step of the computation of A_{K-1} rounds up.
 
 A threshold is stored as T_s = A_s - 1, which fits 64 bits: accept when a uniform 64-bit draw is <= T_s.
 """
