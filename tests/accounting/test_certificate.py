@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apes.accounting.certificate.blanket import hidden_pair
-from apes.accounting.certificate.curve import HidingCurve, shaped_curve, hiding_curve, honest_others
+from apes.accounting.certificate.curve import HidingCurve, hiding_curve, honest_others, shaped_curve
 from apes.accounting.guarantee import certified_epsilon, certify
 from apes.errors import ParameterError, RegimeError
 from apes.mathematics.thresholds import acceptance_thresholds

@@ -9,7 +9,7 @@ from dp_accounting.pld import pld_pmf
 from scipy.stats import binom
 
 from apes.accounting.certificate.blanket import hidden_pair
-from apes.accounting.certificate.curve import shaped_curve, hiding_curve
+from apes.accounting.certificate.curve import hiding_curve, shaped_curve
 from apes.accounting.composition.exact import SMALLEST_DELTA, Composer, composed_epsilon
 from apes.accounting.composition.losses import convex_minorant, curve_points, losses
 from apes.accounting.guarantee import certify
