@@ -94,7 +94,11 @@ def test_a_device_is_a_block_of_one(stages, features):
 @every_client
 def test_the_parts_are_what_the_stages_give_on_the_whole(stages):
     features = 1638
-    block, weights, client = make_population(features).block(3, 8), make_weights(features), make_client(stages, features)
+    block, weights, client = (
+        make_population(features).block(3, 8),
+        make_weights(features),
+        make_client(stages, features),
+    )
     scratch = np.empty(5 * weights.size, dtype=np.float32)
     prepared = prepare_updates(client.model, weights, block)
     if client.kept_first is not None:

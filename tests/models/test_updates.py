@@ -120,9 +120,7 @@ def test_fedprox_of_users_with_many_rows(epochs, features):
     exact = expected(block, weights, lambda w, x, y: fedprox(w, x, y, epochs, RATE, 0.01))
     assert np.abs(measured - exact).max() <= TOLERANCE * np.sqrt(epochs)
     for user in range(len(sizes)):
-        alone = written(
-            FedProx(epochs, RATE, 0.01), weights, population(3, features, sizes).block(user, user + 1)
-        )
+        alone = written(FedProx(epochs, RATE, 0.01), weights, population(3, features, sizes).block(user, user + 1))
         assert alone.tobytes() == measured[user].tobytes()
 
 
