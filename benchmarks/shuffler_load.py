@@ -34,7 +34,7 @@ from apes.wire.frames import FrameReader, framed
 
 _DIMENSIONS, _LEVELS = 7_850, 256
 _RUNS = tuple(f"{number:032x}" for number in (1, 2, 3))
-_PLAN = "ab" * 32
+_TERMS = "ab" * 32
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def measure(folder: Path, users: int) -> dict[str, Any]:
 
 
 def _make_batch(path: Path, run: str, keys: list[Ed25519PrivateKey], opener: X25519PrivateKey) -> Path:
-    binding, rng = Binding(bytes.fromhex(run), 1, bytes.fromhex(_PLAN)), np.random.default_rng(1)
+    binding, rng = Binding(bytes.fromhex(run), 1, bytes.fromhex(_TERMS)), np.random.default_rng(1)
     with path.open("wb") as file:
         for key in keys:
             levels = rng.integers(0, _LEVELS, _DIMENSIONS, dtype=np.uint8)
@@ -115,7 +115,8 @@ def _set_up(folder: Path, port: int, keys: list[Ed25519PrivateKey], opener: X255
     write_secret(folder / "shuffler.key", opener.private_bytes_raw())
     write_secret(folder / "token", token.encode())
     senders = tuple(key.public_key().public_bytes_raw().hex() for key in keys)
-    write_settings(folder / "policy.json", Policy(_PLAN, _RUNS, 1, _DIMENSIONS, _LEVELS, 0.05, 1.0, len(keys), senders))
+    sizes = (1, _DIMENSIONS, _LEVELS, _DIMENSIONS)
+    write_settings(folder / "policy.json", Policy(0.05, 1.0, len(keys), _TERMS, _RUNS, *sizes, 1e-6, senders))
     write_settings(folder / "shuffler.json", ShufflerSettings(HOST, port))
     return token
 

@@ -8,22 +8,29 @@ import pytest
 from scipy.integrate import quad
 from typer.testing import CliRunner
 
-from apes.cli import converge as cli_convergence
 from apes.analyzer.calibrator import ContinuousInverse
 from apes.analyzer.expected import continuous_response
+from apes.cli import converge as cli_convergence
 from apes.cli.main import app
 from apes.errors import ParameterError, RegimeError
 from apes.mathematics.laws import ClipLaplace
 from apes.messages import SummedBatch
 from apes.paper.convergence.bound import Assumptions, convergence_bound
-from apes.paper.convergence.moments import calibration_error, report_moments, report_slope
+from apes.paper.convergence.calibration_error import calibration_error, report_slope
 from apes.paper.convergence.published import PublishedAssumptions, published_bound, published_noise
-from apes.paper.convergence.trial import STEP, Trial, run_trial
+from apes.paper.convergence.trial import STEP, ConvergenceTrial, run_trial
 
 C = 0.1
 EPSILONS = (0.05, 1.0, 5.0, 20.0)
 LOCATIONS = (-1.0, -0.3, 0.0, 0.7, 1.0)
 BUDGETS = np.linspace(0.05, 1, 1000)
+
+
+def report_moments(g, epsilon, clip):
+    """Bias, variance and mean square E[(z - g)^2] of a report on input g."""
+    law = ClipLaplace(g, epsilon, clip)
+    bias = law.mean() - g
+    return bias, law.var(), law.var() + bias**2
 
 
 def integral(function, g, epsilon):
@@ -65,7 +72,7 @@ def test_appendix_b_with_its_misprints_mended_is_the_law_at_the_clip(epsilon):
     assert second == pytest.approx((-4 * C**2 - 8 * C**2 / epsilon) * x + 8 * C**2 / epsilon**2, rel=1e-9)
     assert bias == pytest.approx(2 * C * x - scale, rel=1e-9)
     assert variance == pytest.approx(scale**2 - 4 * C**2 * x * (1 + x), rel=1e-9)
-    assert (report_moments(np.linspace(-C, C, 201), epsilon, C).second <= second * (1 + 1e-12)).all()
+    assert (report_moments(np.linspace(-C, C, 201), epsilon, C)[2] <= second * (1 + 1e-12)).all()
 
 
 def test_appendix_b_as_printed_has_negative_second_moments():
@@ -117,10 +124,10 @@ def test_offset_of_the_mean_report_is_below_its_bound(scatter):
 
 
 TRIALS = {
-    "uniform2": Trial(users=4_000, rounds=30, seeds=6, dimensions=10),
-    "different optima": Trial(users=4_000, rounds=15, seeds=4, dimensions=10, scatter=0.03),
-    "few users": Trial(users=1_000, rounds=15, seeds=4, dimensions=10),
-    "large budgets": Trial(budgets="constant:3", users=400, rounds=30, seeds=6, dimensions=10),
+    "uniform2": ConvergenceTrial(users=4_000, rounds=30, seeds=6, dimensions=10),
+    "different optima": ConvergenceTrial(users=4_000, rounds=15, seeds=4, dimensions=10, scatter=0.03),
+    "few users": ConvergenceTrial(users=1_000, rounds=15, seeds=4, dimensions=10),
+    "large budgets": ConvergenceTrial(budgets="constant:3", users=400, rounds=30, seeds=6, dimensions=10),
 }
 
 
@@ -148,14 +155,14 @@ def test_a_bound_with_a_tenth_of_the_noise_is_violated(name):
 
 
 def test_a_run_that_leaves_the_region_counts_as_nothing():
-    result = run_trial(Trial(users=40, rounds=20, seeds=2, dimensions=10))
+    result = run_trial(ConvergenceTrial(users=40, rounds=20, seeds=2, dimensions=10))
     assert result.left == 2
     assert result.measured[-1] == 0
     assert result.is_within
 
 
 def test_trial_is_reproducible_and_where_the_optima_differ_nothing_is_published():
-    settings = Trial(users=100, rounds=3, seeds=2, dimensions=3, scatter=0.01)
+    settings = ConvergenceTrial(users=100, rounds=3, seeds=2, dimensions=3, scatter=0.01)
     first, second = run_trial(settings), run_trial(settings)
     np.testing.assert_array_equal(first.measured, second.measured)
     assert first.published is None
@@ -251,15 +258,15 @@ def test_bound_falls_with_users_and_with_the_step_and_is_never_worse_than_satura
         lambda: calibration_error([0.0], C, 0.5 * C),
         lambda: calibration_error([1.0], 0.0, 0.5 * C),
         lambda: calibration_error([1.0], C, 0.0),
-        lambda: report_moments(2 * C, 1.0, C),
+        lambda: report_slope(2 * C, 1.0, C),
         lambda: published_noise([], C),
-        lambda: Trial(users=1_001),
-        lambda: Trial(seeds=0),
-        lambda: Trial(scatter=0.1),
-        lambda: Trial(start=0.2),
-        lambda: Trial(dimensions=0),
-        lambda: Trial(rounds=0),
-        lambda: Trial(clip=float("nan")),
+        lambda: ConvergenceTrial(users=1_001),
+        lambda: ConvergenceTrial(seeds=0),
+        lambda: ConvergenceTrial(scatter=0.1),
+        lambda: ConvergenceTrial(start=0.2),
+        lambda: ConvergenceTrial(dimensions=0),
+        lambda: ConvergenceTrial(rounds=0),
+        lambda: ConvergenceTrial(clip=float("nan")),
         lambda: bound(step=0.0),
         lambda: bound(rounds=0),
         lambda: bound(gap=-1.0),

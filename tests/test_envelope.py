@@ -68,8 +68,8 @@ def test_every_flipped_bit_is_seen(user, shuffler):
 
 @pytest.mark.parametrize(
     "other",
-    [Binding(bytes(16), 7, BINDING.plan), Binding(BINDING.run, 8, BINDING.plan), Binding(BINDING.run, 7, bytes(32))],
-    ids=["run", "round", "plan"],
+    [Binding(bytes(16), 7, BINDING.terms), Binding(BINDING.run, 8, BINDING.terms), Binding(BINDING.run, 7, bytes(32))],
+    ids=["run", "round", "terms"],
 )
 def test_a_seal_is_bound(user, shuffler, other):
     envelope = parse(sealed(user, shuffler, [1, 2, 3]), 3)
@@ -99,7 +99,7 @@ def test_not_an_envelope(user, shuffler, change):
 
 @pytest.mark.parametrize(
     ("arguments", "name"),
-    [((bytes(15), 1, bytes(32)), "run"), ((bytes(16), 0, bytes(32)), "round"), ((bytes(16), 1, b""), "plan")],
+    [((bytes(15), 1, bytes(32)), "run"), ((bytes(16), 0, bytes(32)), "round"), ((bytes(16), 1, b""), "terms")],
 )
 def test_bindings_are_checked(arguments, name):
     with pytest.raises(ParameterError, match=name):

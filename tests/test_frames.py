@@ -1,11 +1,15 @@
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apes.errors import ParameterError
-from apes.wire.frames import FrameReader, framed
+from apes.errors import ParameterError, ProtocolError
+from apes.wire.frames import FrameReader, first_frame, framed
+
+# A machine that is busy with other tests is no fault of the strategies.
+patient = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@patient
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 30))
 def test_frames_come_back_however_the_stream_is_cut(items, step):
     stream = b"".join(framed(items))
@@ -15,6 +19,7 @@ def test_frames_come_back_however_the_stream_is_cut(items, step):
     assert reader.is_complete
 
 
+@patient
 @given(st.integers(21, 1000), st.integers(1, 30))
 def test_a_frame_too_large_is_skipped_and_spoils_no_other(size, step):
     stream = b"".join(framed([b"before", bytes(size), b"after"]))
@@ -42,3 +47,14 @@ def test_a_reader_holds_no_more_than_a_frame():
 def test_largest_is_checked():
     with pytest.raises(ParameterError, match="largest"):
         FrameReader(0)
+
+
+@patient
+@given(st.binary(max_size=20), st.binary(max_size=20))
+def test_the_first_frame_and_what_follows(item, rest):
+    data = b"".join(framed([item])) + rest
+    first, following = first_frame(data)
+    assert (first, bytes(following)) == (item, rest)
+    for end in range(4 + len(item)):
+        with pytest.raises(ProtocolError, match=f"cut short.*got {end} bytes"):
+            first_frame(data[:end])

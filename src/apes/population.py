@@ -157,7 +157,7 @@ class People:
             split: How images are spread: ``iid``, ``label``, ``dirichlet:ALPHA`` (`apes.partition`).
             seed: Of split and budgets.
         """
-        order, offsets = partition(dataset.train_labels, users, split, seed)
+        order, offsets = partition(dataset.train_labels, users, split, seed, dataset.classes)
         own = make_budgets(budgets, users, seed) if isinstance(budgets, str) else budgets
         test = Examples(dataset.test_images, dataset.test_labels)
         images, labels = dataset.train_images[order], dataset.train_labels[order]

@@ -1,9 +1,12 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
 from apes import data
 from apes.data import load
 from apes.data.catalogue import CATALOGUE
+from apes.data.datasets import check_name, check_normalise
 from apes.errors import DataError, ParameterError
 
 MNIST_NAMES = [file.name for file in CATALOGUE["mnist"].files]
@@ -131,9 +134,69 @@ def test_not_found_says_what_to_do(tmp_path):
 
 
 def test_parameters(tmp_path):
-    with pytest.raises(ParameterError, match="digits, mnist, fashion-mnist, qmnist, got 'minst'"):
+    with pytest.raises(ParameterError, match="name must be one of digits, mnist, fashion-mnist, qmnist, got 'minst'"):
         load("minst", cache=tmp_path)
     with pytest.raises(ParameterError, match="normalise must be pixels or unit-norm, got 'l2'"):
         load("mnist", normalise="l2", cache=tmp_path)
     with pytest.raises(ParameterError, match="data_dir must be None for the embedded digits"):
         load("digits", data_dir=tmp_path, cache=tmp_path)
+    for name in data.NAMES:
+        assert check_name(name) == name
+    for name in ("pixels", "unit-norm"):
+        assert check_normalise(name) == name
+
+
+def _small(**changes):
+    rng = np.random.Generator(np.random.Philox(2))
+    images = rng.random((12, 6), dtype=np.float32)
+    labels = rng.integers(0, 3, 12).astype(np.uint8)
+    return data.Dataset(
+        **{
+            "name": "own",
+            "train_images": images[:8],
+            "train_labels": labels[:8],
+            "test_images": images[8:],
+            "test_labels": labels[8:],
+            "provenance": "made here",
+            "classes": 3,
+            **changes,
+        }
+    )
+
+
+def _other(array):
+    array = array.copy()
+    array.flat[-1] += 1
+    return array
+
+
+def test_the_digest_is_of_arrays_and_classes_alone():
+    one = _small()
+    assert one.digest == _small(name="other", provenance="elsewhere").digest
+    # In memory in another order, the same array.
+    assert one.digest == _small(train_images=np.asfortranarray(one.train_images)).digest
+    assert len(bytes.fromhex(one.digest)) == 32
+    assert one.digest is one.digest  # computed once
+
+
+FIELDS = ("train_images", "train_labels", "test_images", "test_labels")
+CHANGES = {
+    **{f"a value of {field}": (field, _other) for field in FIELDS},
+    "shape": ("train_images", lambda array: array.reshape(4, 12)),
+    "type": ("train_labels", lambda array: array.astype(np.int8)),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_the_digest_sees_every_change(kind):
+    field, change = CHANGES[kind]
+    one = _small()
+    assert dataclasses.replace(one, **{field: change(getattr(one, field))}).digest != one.digest
+
+
+def test_the_digest_sees_where_arrays_end_and_the_classes():
+    one = _small()
+    whole = np.concatenate([one.train_images, one.test_images])
+    assert _small(train_images=whole[:7], test_images=whole[7:]).digest != one.digest
+    assert _small(classes=4).digest != one.digest
+    assert _small(train_images=whole[:0]).digest != one.digest

@@ -76,7 +76,7 @@ def test_md5_of_the_gzip_file(tmp_path, serve, small):
 
 def _spoil(web, kind):
     """Put a bad copy of the small set into ``web`` and return its folder's name."""
-    folder = web / ("cut" if kind == "cut" else "bad")
+    folder = web / (kind if kind in ("cut", "length") else "bad")
     folder.mkdir()
     for path in (web / "good").iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
@@ -98,6 +98,7 @@ BAD = {
     "cut": r"train-images-idx3-ubyte.gz: the transfer broke off: IncompleteRead\(\d+ bytes read, \d+ more expected\)",
     "no gzip": "t10k-labels-idx1-ubyte.gz: it is truncated: its gzip stream has no end",
     "long": "sends more than",
+    "length": "train-images-idx3-ubyte.gz: .*'unknown'",
 }
 
 

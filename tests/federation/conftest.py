@@ -26,15 +26,15 @@ class Small:
     shuffler: X25519PrivateKey
     policy: Policy
 
-    def binding(self, number=1, run=RUN, plan=None):
-        return Binding(bytes.fromhex(run), number, bytes.fromhex(plan or self.terms.fingerprint))
+    def binding(self, number=1, run=RUN, terms=None):
+        return Binding(bytes.fromhex(run), number, bytes.fromhex(terms or self.terms.fingerprint))
 
-    def report(self, user, levels=None, budget=0.5, number=1, run=RUN, plan=None, key=None):
+    def report(self, user, levels=None, budget=0.5, number=1, run=RUN, terms=None, key=None):
         """A sealed report as an honest user's vault would make it, but for what is asked otherwise."""
         if levels is None:
             levels = np.full(self.terms.dimensions, user % self.terms.levels, dtype=np.uint8)
         key = self.keys[user] if key is None else key
-        return seal(levels, budget, self.binding(number, run, plan), key, self.shuffler.public_key())
+        return seal(levels, budget, self.binding(number, run, terms), key, self.shuffler.public_key())
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +42,7 @@ def small():
     terms = Terms(Plan(users=8, rounds=3, levels=16, delta=1e-3), features=4, classes=3)
     keys = [Ed25519PrivateKey.generate() for _ in range(8)]
     policy = Policy(
-        plan=terms.fingerprint,
+        terms=terms.fingerprint,
         runs=(RUN, OTHER_RUN),
         rounds=3,
         dimensions=terms.dimensions,

@@ -12,10 +12,13 @@ import struct
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import httpx
 import numpy as np
+import psutil
+from hypothesis import HealthCheck, settings
 
 from apes.federation.keys import Authority, write_secret
 from apes.federation.trial.layout import HOST, free_ports
@@ -34,6 +37,23 @@ RUN, OTHER_RUN = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 LEVELS = np.random.default_rng(11).integers(0, 16, (8, 15), dtype=np.uint8)
 BUDGETS = np.array([0.7318642, 0.0591837, 0.9946521, 0.3517264, 0.4628193, 0.8273916, 0.1938475, 0.6152738])
 _PATIENCE = 120.0
+# A machine that is busy with other tests is no fault of Hypothesis' strategies.
+patient = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def apes(*arguments):
+    """Exit code, output and errors of a command of ours; in this process, since a start takes seconds."""
+    with warnings.catch_warnings():
+        # Flower holds typer back, which click warns of.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from typer.testing import CliRunner
+
+        from apes.cli.main import app
+
+        done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr
 
 
 def honest(small, users=range(8), **bound):
@@ -93,10 +113,7 @@ class Party:
 
     def memory(self):
         """Resident memory, in bytes."""
-        shown = subprocess.run(
-            ["ps", "-o", "rss=", "-p", str(self._process.pid)], capture_output=True, check=True, text=True
-        )
-        return 1024 * int(shown.stdout)
+        return psutil.Process(self._process.pid).memory_info().rss
 
     def let_write(self, allowed):
         """Let the process write files, or have every write fail with EFBIG; works for root and for anybody else."""
@@ -207,7 +224,7 @@ class VaultProcess(Party):
 
     def request(self, number, weights=None, **changes):
         """A request as bytes, honest but for the changes."""
-        header = {"version": 1, "run": RUN, "round": number, "plan": self.terms.fingerprint, **changes}
+        header = {"version": 2, "run": RUN, "round": number, "terms": self.terms.fingerprint, **changes}
         weights = bytes(4 * self.terms.dimensions) if weights is None else weights
         return b"".join(framed([json.dumps(header).encode(), weights]))
 

@@ -6,22 +6,17 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from parties import apes
 
 from apes.federation.trial.layout import free_ports
 from apes.federation.trial.processes import environment
 
-APES = str(Path(sys.executable).parent / "apes")
-
-
-def apes(*arguments):
-    done = subprocess.run([APES, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
-    return done.returncode, done.stdout, done.stderr
+# One worker builds the module's fixture, once.
+pytestmark = pytest.mark.xdist_group("by_hand")
 
 
 def write_data(path, seed, budgets, features=784):

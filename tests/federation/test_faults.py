@@ -1,24 +1,23 @@
 """Processes that die, and a disk that refuses: no report counts twice, no budget is spent twice, no round is lost.
 
-One federation of four devices trains through all of it, fault after fault. Every test brings up what is missing, so it
+One federation of three devices trains through all of it, fault after fault. Every test brings up what is missing, so it
 can run alone; run in order, they cost one start. After each, the books of all three parties must agree.
 """
 
 import contextlib
 import json
-import os
 import resource
 import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from parties import APES, apes
 
 from apes import Plan
 from apes.federation.terms import Terms
@@ -28,14 +27,15 @@ from apes.training.analysis import Analysis, TestSet
 from apes.training.run_folder import RunFolder
 from apes.wire.release import Release
 
+# One worker builds the module's fixture, once.
+pytestmark = pytest.mark.xdist_group("faults")
 # A round takes 7 seconds on a quiet machine; nobody who lives may be left out on a busy one.
-DEVICES, ROUNDS, ROUND_SECONDS = 4, 16, 120.0
-APES = str(Path(sys.executable).parent / "apes")
+DEVICES, ROUNDS, ROUND_SECONDS = 3, 16, 120.0
 
 
 @pytest.fixture(scope="module")
 def trial(small_digits, tmp_path_factory):
-    """Four devices of one user each; whatever runs at the end is stopped."""
+    """Three devices of one user each; whatever runs at the end is stopped."""
     folder = tmp_path_factory.mktemp("f") / "faults"
     plan = Plan(users=DEVICES, rounds=ROUNDS, levels=16, data="digits", budgets="grid:0.5:1")
     set_up(folder, plan, small_digits, DEVICES, round_seconds=ROUND_SECONDS)
@@ -178,13 +178,13 @@ def test_up_killed_leaves_nothing_that_down_does_not_stop_and_up_goes_on(trial, 
     assert not trial.summary.exists()
     left = family(trial)
     assert len(left) > 2 * DEVICES + 2
-    stopped = json.loads(apes("down", folder))["stopped"]
+    stopped = told("down", folder)["stopped"]
     assert set(stopped) == {"analyzer-0001", "shuffler", "superlink", *trial.vaults, *trial.nodes}
-    assert not [pid for pid in left if is_running(pid)]
+    assert not [process for process in left if process.is_running() and is_running(process.pid)]
     assert not of_folder(folder)
-    assert json.loads(apes("down", folder))["stopped"] == []
+    assert told("down", folder)["stopped"] == []
 
-    summary = json.loads(apes("up", folder))
+    summary = told("up", folder)
     assert not of_folder(folder)
     assert trial.metrics()[: len(before)] == before
     assert len(trial.metrics()) == summary["rounds"] == ROUNDS
@@ -220,7 +220,7 @@ def check_books(trial):
         budgets = sorted(budget(trial, users[sender]) for sender in senders)
         np.testing.assert_array_equal(release.batch.budgets, budgets)
     for device, (answered, spent) in own.items():
-        # No budget spent twice: one charge a round that was answered, and none of another size.
+        # No budget spent twice: one charge per round that was answered, and none of another size.
         assert spent == len(answered) == len(set(answered)), f"device {device}"
         assert max(answered) <= len(books) + 1
         assert costs(trial, device) == {dimensions * budget(trial, device)}
@@ -318,10 +318,10 @@ def go_on(trial, *, anew=False):
     """Bring up whatever is missing; with ``anew`` a new analyzer in any case. Return the run if it was submitted."""
     if anew:
         stop_analyzer(trial)
-    missing = [name for name in ["shuffler", "superlink", *trial.vaults] if not trial.processes.is_alive(name)]
-    trial.start(missing)
+    living = trial.processes.all()
+    trial.start([name for name in ["shuffler", "superlink", *trial.vaults] if name not in living])
     trial.register_nodes()
-    trial.start([name for name in trial.nodes if not trial.processes.is_alive(name)])
+    trial.start([name for name in trial.nodes if name not in living])
     if is_running(analyzer_pid(trial)):
         return None
     run = trial.submit()
@@ -357,8 +357,8 @@ def wait(what, is_there, seconds=240.0):
 def kill(trial, *names):
     """Kill parties, reaping them: their own children look whether they are there."""
     for name in names:
-        os.kill(trial.processes.all()[name].pid, signal.SIGKILL)
-    wait("their end", lambda: not any(trial.processes.is_alive(name) for name in names))
+        trial.processes.all()[name].kill()
+    wait("their end", lambda: trial.processes.all().keys().isdisjoint(names))
 
 
 def analyzer_pid(trial):
@@ -368,7 +368,7 @@ def analyzer_pid(trial):
 
 def kill_analyzer(trial):
     pid = analyzer_pid(trial)
-    os.kill(pid, signal.SIGKILL)
+    psutil.Process(pid).kill()
     wait("the analyzer's end", lambda: not is_running(pid))
 
 
@@ -377,37 +377,27 @@ def stop_analyzer(trial):
         kill_analyzer(trial)
 
 
-def table():
-    """Number, parent, state and command line of every process."""
-    answer = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
-    rows = [line.split(maxsplit=3) for line in answer.stdout.splitlines()]
-    return {int(row[0]): (int(row[1]), row[2], row[3] if len(row) > 3 else "") for row in rows}
-
-
 def is_running(pid):
-    return pid in (processes := table()) and not processes[pid][1].startswith("Z")
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return pid is not None and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def family(trial):
     """Every process of the trial: what was started, and what that started."""
-    processes, found = table(), {started.pid for started in trial.processes.all().values()}
-    while more := {pid for pid, (parent, _, _) in processes.items() if parent in found} - found:
-        found |= more
-    return sorted(pid for pid in found if is_running(pid))
+    started = trial.processes.all().values()
+    return {member for process in started for member in (process, *process.children(recursive=True))}
 
 
 def of_folder(folder):
-    """Command lines and working folders that tell of the folder."""
-    told = [args for _, state, args in table().values() if str(folder) in args and not state.startswith("Z")]
-    for link in Path("/proc").glob("[0-9]*/cwd"):
-        with contextlib.suppress(OSError):
-            told += [f"{link.parent.name} in {target}" for target in [os.readlink(link)] if str(folder) in target]
-    return told
+    """Command lines and working folders of processes that tell of the folder."""
+    looked_at = [process.info for process in psutil.process_iter(["cmdline", "cwd", "status"])]
+    told = [(info["cwd"], *(info["cmdline"] or ())) for info in looked_at if info["status"] != psutil.STATUS_ZOMBIE]
+    return [words for words in told if any(str(folder) in word for word in words if word)]
 
 
-def apes(command, folder):
-    done = subprocess.run(
-        [APES, "federation", command, folder, "--json"], capture_output=True, text=True, timeout=400, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def told(command, folder):
+    """What a command says as JSON."""
+    code, output, errors = apes("federation", command, folder, "--json")
+    assert code == 0, errors
+    return json.loads(output)

@@ -2,24 +2,25 @@
 
 import json
 import pickle
-import signal
 import sqlite3
 import subprocess
 import time
 
 import pytest
 
-from apes import Plan, load
+from apes import Plan
 from apes.federation.keys import node_key, write_secret
 from apes.federation.terms import Terms
 from apes.federation.trial.layout import free_ports
 from apes.federation.trial.processes import environment
-from apes.federation.trial.scripts import supernode_script, write_script
+from apes.federation.trial.scripts import write_device_scripts
 from apes.federation.trial.setup import set_up
 from apes.federation.trial.trial import Trial
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader
 
+# One worker builds the module's fixture, once.
+pytestmark = pytest.mark.xdist_group("hostile_server")
 DEVICES, ROUNDS = 2, 2
 
 COURIER = """
@@ -51,7 +52,7 @@ def steal(message: Message, context: Context) -> Message:
         "other weights": ask(path, honest, ones),
         "raw data": ask(path, {**honest, "op": "data"}, zeros),
         "no header": ask(path, {}, zeros),
-        "other plan": ask(path, {**honest, "plan": "00" * 32}, zeros),
+        "other terms": ask(path, {**honest, "terms": "00" * 32}, zeros),
         "other run": ask(path, {**honest, "run": "00" * 16}, zeros),
         "further round": ask(path, {**honest, "round": 99}, zeros),
         "budget": ask(path, {**honest, "budget": 50.0}, zeros),
@@ -71,7 +72,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     config = dict(context.run_config)
-    header = {"version": 1, "run": config["run"], "round": 1, "plan": config["plan"]}
+    header = {"version": 2, "run": config["run"], "round": 1, "terms": config["terms"]}
     size = bytes(4 * int(config["dimensions"]))
     asked = [
         Message(RecordDict({"round": ConfigRecord({**header, "size": size, "size4": size})}), node, MessageType.TRAIN)
@@ -101,16 +102,16 @@ serverapp = "hostile.server:app"
 clientapp = "hostile.courier:app"
 [tool.flwr.app.config]
 run = ""
-plan = ""
+terms = ""
 dimensions = 0
 out = ""
 """
 
 
 @pytest.fixture(scope="module")
-def trial(tmp_path_factory):
+def trial(small_digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("s") / "two"
-    set_up(folder, Plan(users=DEVICES, rounds=ROUNDS, levels=16, budgets="grid:0.5:1"), load("digits"), DEVICES)
+    set_up(folder, Plan(users=DEVICES, rounds=ROUNDS, levels=16, budgets="grid:0.5:1"), small_digits, DEVICES)
     trial = Trial(folder)
     try:
         trial.start(["shuffler", "superlink", *trial.vaults])
@@ -137,9 +138,9 @@ def loot(trial, tmp_path_factory):
         (app / "hostile" / name).write_text(text)
     (app / "pyproject.toml").write_text(PROJECT)
     terms, out = Terms.read(trial.layout.analyzer / "terms.json"), app / "loot.pickle"
-    config = {"run": trial.federation.run, "plan": terms.fingerprint, "dimensions": terms.dimensions, "out": str(out)}
+    config = {"run": trial.federation.run, "terms": terms.fingerprint, "dimensions": terms.dimensions, "out": str(out)}
     settings = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
-    assert trial.flwr("run", str(app), "trial", "-c", settings)["success"]
+    assert trial.flwr("run", str(app), "here", "-c", settings)["success"]
     wait_for(out.exists)
     return pickle.loads(out.read_bytes())
 
@@ -149,7 +150,7 @@ def test_a_hostile_courier_gets_words_only(loot):
     expected = {
         "raw data": b"\x01request",
         "no header": b"\x01request",
-        "other plan": b"\x01plan",
+        "other terms": b"\x01terms",
         "other run": b"\x01run",
         "further round": b"\x01round",
         "budget": b"\x01request",
@@ -172,10 +173,10 @@ def test_an_unregistered_supernode_is_not_let_in(trial, tmp_path):
     write_secret(tmp_path / "node.key", private)
     (tmp_path / "authority.pem").write_bytes((trial.layout.analyzer / "authority.pem").read_bytes())
     superlink = f"127.0.0.1:{trial.federation.superlink_port}"
-    write_script(tmp_path / "start.sh", supernode_script(superlink, free_ports(1)[0]))
+    write_device_scripts(tmp_path, superlink, free_ports(1)[0])
     with (tmp_path / "log").open("wb") as log:
         done = subprocess.run(
-            [tmp_path / "start.sh"], env=environment(), stdout=log, stderr=log, timeout=120, check=False
+            [tmp_path / "start-supernode.sh"], env=environment(), stdout=log, stderr=log, timeout=120, check=False
         )
     said = (tmp_path / "log").read_text()
     assert done.returncode != 0
@@ -188,7 +189,7 @@ def test_the_honest_run_is_unharmed_and_nothing_was_spent_twice(loot, trial):
     trial.watch(run, lambda entry: None)
     summary = json.loads(trial.summary.read_text())
     assert summary["participants_by_round"] == [DEVICES] * ROUNDS
-    trial.processes.stop(trial.vaults, signal.SIGTERM)
+    trial.processes.stop(trial.vaults)
     for number in range(1, DEVICES + 1):
         with sqlite3.connect(trial.layout.device(number) / "ledger.sqlite") as ledger:
             assert ledger.execute("select sum(rounds) from spent").fetchone() == (ROUNDS,)

@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, honest, is_of, resigned, rounds_of
+from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, honest, is_of, patient, resigned, rounds_of
 
 from apes.shuffler.service.intake import Intake
 from apes.shuffler.service.ledger import ShufflerLedger
-from apes.shuffler.service.rounds import Desk, Refused
+from apes.shuffler.service.rounds import RequestRefused, Rounds
 from apes.wire.envelope import envelope_size, seal
 from apes.wire.frames import FrameReader, framed
 from apes.wire.release import Release
@@ -68,7 +68,7 @@ ATTACKS = {
     "another round": (lambda s, u: s.report(u, number=2), "wrong-round"),
     "another run": (lambda s, u: s.report(u, run=OTHER_RUN), "wrong-run"),
     "unknown run": (lambda s, u: s.report(u, run="00" * 16), "wrong-run"),
-    "another plan": (lambda s, u: s.report(u, plan="00" * 32), "wrong-plan"),
+    "other terms": (lambda s, u: s.report(u, terms="00" * 32), "wrong-terms"),
     "replayed, round changed": (lambda s, u: with_round(s.report(u, number=2), 1), "signature"),
     "replayed, signed again": (
         lambda s, u: resigned(unsigned(with_round(s.report(u, number=2), 1)), s.keys[u]),
@@ -183,7 +183,7 @@ def pool(small):
 _CHOICES = st.tuples(st.sampled_from(["honest", "honest", *ATTACKS]), st.integers(0, 7))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(patient, max_examples=150)
 @given(chosen=st.lists(_CHOICES, max_size=20), step=st.integers(1, 2000))
 def test_any_mixture_counts_the_honest(small, pool, chosen, step):
     stream = b"".join(framed(pool(choice) for choice in chosen))
@@ -204,49 +204,49 @@ def ledger(tmp_path):
     ledger.close()
 
 
-def close_round(desk, reports, run=RUN, number=1):
+def close_round(rounds, reports, run=RUN, number=1):
     async def stream():
         for frame in framed(reports):
             yield frame
 
-    return asyncio.run(desk.close_round(run, number, stream()))
+    return asyncio.run(rounds.close_round(run, number, stream()))
 
 
 def test_one_honest_among_nine_invented(small, ledger, tmp_path):
     """Nothing is released, and the round is there for an honest batch later."""
-    desk = Desk(small.policy, small.shuffler, ledger)
+    rounds = Rounds(small.policy, small.shuffler, ledger)
     invented = [small.report(user % 8, key=Ed25519PrivateKey.generate()) for user in range(9)]
-    with pytest.raises(Refused, match="1 reports count, at least 3") as refusal:
-        close_round(desk, [*invented[:4], *honest(small, [2]), *invented[4:]])
+    with pytest.raises(RequestRefused, match="1 reports count, at least 3") as refusal:
+        close_round(rounds, [*invented[:4], *honest(small, [2]), *invented[4:]])
     assert (refusal.value.status, refusal.value.reason) == (422, "cohort")
     assert refusal.value.details == {"accepted": 1, "needed": 3, "unregistered": 9}
     assert ledger.find(RUN, 1) is None
     assert rounds_of(tmp_path / "ledger.sqlite", bytes.fromhex(small.policy.senders[2])) == 0
-    assert 'apes_reports_refused_total{reason="unregistered"} 9\n' in desk.metrics.text()
-    assert "apes_rounds_released_total 0\n" in desk.metrics.text()
-    assert is_of(Release.decode(close_round(desk, honest(small))), range(8))
-    assert "apes_reports_accepted_total 8\n" in desk.metrics.text()
+    assert b'apes_reports_refused_total{reason="unregistered"} 9.0\n' in rounds.metrics.text()
+    assert b"apes_rounds_released_total 0.0\n" in rounds.metrics.text()
+    assert is_of(Release.decode(close_round(rounds, honest(small))), range(8))
+    assert b"apes_reports_accepted_total 8.0\n" in rounds.metrics.text()
     assert rounds_of(tmp_path / "ledger.sqlite", bytes.fromhex(small.policy.senders[2])) == 1
 
 
 def test_a_cohort_of_just_enough(small, ledger):
-    desk = Desk(small.policy, small.shuffler, ledger)
-    with pytest.raises(Refused, match="2 reports count"):
-        close_round(desk, honest(small, [0, 1]))
-    assert is_of(Release.decode(close_round(desk, honest(small, [0, 1, 2]))), [0, 1, 2])
+    rounds = Rounds(small.policy, small.shuffler, ledger)
+    with pytest.raises(RequestRefused, match="2 reports count"):
+        close_round(rounds, honest(small, [0, 1]))
+    assert is_of(Release.decode(close_round(rounds, honest(small, [0, 1, 2]))), [0, 1, 2])
 
 
 def test_a_cohort_is_not_made_of_copies(small, ledger):
-    with pytest.raises(Refused, match="2 reports count"):
-        close_round(Desk(small.policy, small.shuffler, ledger), 4 * honest(small, [0, 1]))
+    with pytest.raises(RequestRefused, match="2 reports count"):
+        close_round(Rounds(small.policy, small.shuffler, ledger), 4 * honest(small, [0, 1]))
 
 
 def test_a_last_frame_cut_short_is_counted_as_refused(small, ledger):
     async def stream():
         yield b"".join(framed(honest(small)))[:-1]
 
-    desk = Desk(small.policy, small.shuffler, ledger)
-    release = Release.decode(asyncio.run(desk.close_round(RUN, 1, stream())))
+    rounds = Rounds(small.policy, small.shuffler, ledger)
+    release = Release.decode(asyncio.run(rounds.close_round(RUN, 1, stream())))
     assert release.refused == {"malformed": 1}
     assert is_of(release, range(7))
 
@@ -256,20 +256,19 @@ def test_a_last_frame_cut_short_is_counted_as_refused(small, ledger):
     [("00" * 16, 1, "wrong-run"), ("", 1, "wrong-run"), (RUN, 0, "wrong-round"), (RUN, 4, "wrong-round")],
 )
 def test_rounds_that_the_policy_does_not_name(small, ledger, run, number, reason):
-    desk = Desk(small.policy, small.shuffler, ledger)
-    with pytest.raises(Refused) as refusal:
-        close_round(desk, honest(small), run, number)
+    rounds = Rounds(small.policy, small.shuffler, ledger)
+    with pytest.raises(RequestRefused) as refusal:
+        close_round(rounds, honest(small), run, number)
     assert (refusal.value.status, refusal.value.reason) == (404, reason)
-    assert is_of(Release.decode(close_round(desk, honest(small))), range(8))
+    assert is_of(Release.decode(close_round(rounds, honest(small))), range(8))
 
 
-def test_counters_are_exact(small, ledger):
+def test_counters_are_exact_and_every_services_own(small, ledger):
     """Also beyond a million."""
-    desk = Desk(small.policy, small.shuffler, ledger)
-    desk.metrics.add("apes_reports_accepted_total", 12_345_678)
-    assert "apes_reports_accepted_total 12345678\n" in desk.metrics.text()
-    with pytest.raises(KeyError):
-        desk.metrics.add("apes_unheard_of_total")
+    one, other = (Rounds(small.policy, small.shuffler, ledger) for _ in range(2))
+    one.metrics.reports_accepted.inc(12_345_678)
+    assert b"apes_reports_accepted_total 1.2345678e+07\n" in one.metrics.text()
+    assert b"apes_reports_accepted_total 0.0\n" in other.metrics.text()
 
 
 def test_a_million_coordinates(small):

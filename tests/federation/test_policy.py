@@ -13,7 +13,7 @@ NAN, INF = float("nan"), float("inf")
 @pytest.mark.parametrize(
     ("field", "values"),
     [
-        ("plan", ["", "ab", "g" * 64, "A" * 64, "a" * 63, 7, None]),
+        ("terms", ["", "ab", "g" * 64, "A" * 64, "a" * 63, 7, None]),
         ("runs", [(), [], "0" * 32, ("0" * 31,), ("0" * 32, 5), ("0" * 32, "0" * 32), None]),
         ("rounds", [0, -1, 2**32, 1.5, True, "3", NAN, None]),
         ("dimensions", [0, -1, 2**31 + 1, 1.5, True, "3", None]),
@@ -55,4 +55,4 @@ def test_a_policy_is_frozen(small):
 
 def test_every_field_is_needed():
     with pytest.raises(TypeError, match="smallest_cohort"):
-        Policy(plan="0" * 64)
+        Policy(terms="0" * 64)

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parties import BUDGETS, LEVELS, RUN, counts_of, is_of
+from parties import BUDGETS, LEVELS, RUN, counts_of, is_of, patient
 
 from apes.errors import ProtocolError
 from apes.messages import CountedBatch
 from apes.wire.release import Release
 
-PLAN = "ab" * 32
+TERMS = "ab" * 32
 
 
 def release(refused=None):
     batch = CountedBatch(counts_of(LEVELS), np.sort(BUDGETS))
-    return Release(RUN, 3, PLAN, batch, {"seal": 2, "level": 1} if refused is None else refused)
+    return Release(RUN, 3, TERMS, batch, {"seal": 2, "level": 1} if refused is None else refused)
 
 
 def encoded(**changes):
@@ -32,7 +32,7 @@ def encoded(**changes):
 
 def test_a_release_comes_back():
     back = Release.decode(release().encode())
-    assert (back.run, back.round, back.plan) == (RUN, 3, PLAN)
+    assert (back.run, back.round, back.terms) == (RUN, 3, TERMS)
     assert back.refused == {"seal": 2, "level": 1}
     assert is_of(back, range(8))
     assert back.batch.counts.dtype == np.int64
@@ -41,7 +41,7 @@ def test_a_release_comes_back():
 @pytest.mark.parametrize("users", [1, 2**16 - 1, 2**16, 2**16 + 1])
 def test_counts_that_need_more_bytes(users):
     counts = np.array([[users, 0], [users - 1, 1]])
-    back = Release.decode(Release(RUN, 1, PLAN, CountedBatch(counts, np.full(users, 0.5))).encode())
+    back = Release.decode(Release(RUN, 1, TERMS, CountedBatch(counts, np.full(users, 0.5))).encode())
     assert (back.batch.counts == counts).all()
     assert back.batch.budgets.size == users
 
@@ -59,7 +59,7 @@ def test_unchanged_is_a_release():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"version": 2},
+        {"version": 1},
         {"version": None},
         {"version": ...},
         {"run": ...},
@@ -121,14 +121,14 @@ def test_headers_that_are_none(text):
         Release.decode(struct.pack("<I", len(text)) + text + bytes(500))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(patient, max_examples=300)
 @given(st.binary(max_size=60))
 def test_rubbish_is_no_release(data):
     with pytest.raises(ProtocolError):
         Release.decode(data)
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(patient, max_examples=500)
 @given(st.integers(0, 900), st.integers(1, 255))
 def test_a_changed_byte_is_seen_or_harmless(place, change):
     """Whatever is taken has rows that add up to its users."""

@@ -1,12 +1,11 @@
 """Settings files: what is wrong with one is said with the names of file and field."""
 
 import json
-import warnings
 from dataclasses import asdict, fields
 
 import numpy as np
 import pytest
-from parties import RUN, VaultProcess
+from parties import RUN, VaultProcess, apes
 
 from apes.errors import DataError
 from apes.federation.terms import Terms
@@ -14,7 +13,8 @@ from apes.federation.trial.layout import Federation
 from apes.federation.vault.folder import VaultSettings, open_vault
 from apes.shuffler.service.policy import Policy
 from apes.shuffler.service.server import ShufflerSettings
-from apes.storage.settings import read_settings, write_settings
+from apes.storage.arrays import read_arrays, write_arrays
+from apes.storage.settings import read_settings, read_token, write_settings
 
 KEY = "09" + 31 * "00"
 
@@ -25,7 +25,7 @@ def good(request, small):
         Policy: small.policy,
         ShufflerSettings: ShufflerSettings("127.0.0.1", 8443),
         VaultSettings: VaultSettings((RUN,), KEY),
-        Federation: Federation(RUN, 2, 8, 3, 1, 2, (3, 4)),
+        Federation: Federation(RUN, 2, 8, 3, 1, 2),
     }[request.param]
 
 
@@ -145,16 +145,44 @@ def test_a_changed_choice_changes_the_fingerprint(small, file):
 @pytest.mark.parametrize("command", ["vault", "shuffler"])
 def test_the_command_says_it_in_a_line(command, file):
     file.write_text("{}")
-    with warnings.catch_warnings():
-        # Flower holds typer back, which click warns of.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from typer.testing import CliRunner
+    code, _, errors = apes(command, file)
+    assert code == 2
+    assert errors.startswith(f"apes: {file}: field ")
+    assert errors.count("\n") == 1
 
-        from apes.cli.main import app
-    result = CliRunner().invoke(app, [command, str(file)])
-    assert result.exit_code == 2
-    assert result.stderr.startswith(f"apes: {file}: field ")
-    assert result.stderr.count("\n") == 1
+
+def test_a_token(file):
+    with pytest.raises(DataError, match=r"settings\.json cannot be read"):
+        read_token(file)
+    for empty in ("", " \n"):
+        file.write_text(empty)
+        with pytest.raises(DataError, match=r"settings\.json is empty"):
+            read_token(file)
+    file.write_text("secret\n")
+    assert read_token(file) == "secret"
+
+
+def test_arrays_come_back_with_their_permissions(tmp_path):
+    written = {"a": np.arange(3), "b": np.ones((2, 2), np.float32)}
+    write_arrays(tmp_path / "x.npz", written, 0o600)
+    assert (tmp_path / "x.npz").stat().st_mode & 0o777 == 0o600
+    for needed, optional in [(("a",), ()), (("a",), ("b", "c")), (("b", "a"), ("c",))]:
+        back = read_arrays(tmp_path / "x.npz", needed, optional)
+        assert list(back) == [*needed, *(name for name in optional if name in written)]
+        assert all((back[name] == written[name]).all() for name in back)
+    with pytest.raises(DataError, match=r"x\.npz cannot be read.*c"):
+        read_arrays(tmp_path / "x.npz", ("a", "c"))
+
+
+def test_what_is_no_archive(tmp_path):
+    file = tmp_path / "x.npz"
+    np.save(tmp_path / "x.npy", np.arange(3))
+    np.savez(tmp_path / "pickled.npz", a=np.array([None]))
+    whole = (tmp_path / "pickled.npz").read_bytes()
+    for data in (b"", b"PK", whole, whole[: len(whole) // 2], (tmp_path / "x.npy").read_bytes(), bytes(range(256))):
+        file.write_bytes(data)
+        with pytest.raises(DataError, match=r"x\.npz cannot be read"):
+            read_arrays(file, ("a",))
 
 
 @pytest.fixture

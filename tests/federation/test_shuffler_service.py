@@ -16,13 +16,15 @@ import pytest
 from parties import APES, BUDGETS, LEVELS, OTHER_RUN, RUN, TOKEN, Shuffler, honest, is_of, path, until
 
 from apes.federation.trial.layout import HOST
-from apes.shuffler.service.intake import Refusal
+from apes.shuffler.service.intake import ReportRefusal
 from apes.shuffler.service.ledger import ShufflerLedger
-from apes.shuffler.service.rounds import Desk, Refused
+from apes.shuffler.service.rounds import RequestRefused, Rounds
 from apes.wire.envelope import envelope_size
 from apes.wire.frames import framed
 from apes.wire.release import Release
 
+# One worker builds the module's fixture, once.
+pytestmark = pytest.mark.xdist_group("shuffler_service")
 MOST_BYTES = 2 * 8 * (4 + envelope_size(15)) + (16 << 20)
 
 
@@ -269,10 +271,10 @@ def test_a_disk_that_takes_nothing(shuffler, small):
 
 def test_a_ledger_that_cannot_be_read(small, tmp_path):
     ledger = ShufflerLedger(tmp_path / "ledger.sqlite")
-    desk = Desk(small.policy, small.shuffler, ledger)
+    rounds = Rounds(small.policy, small.shuffler, ledger)
     ledger.close()
-    for ask in (desk.release(RUN, 1), desk.close_round(RUN, 1, None)):
-        with pytest.raises(Refused) as refusal:
+    for ask in (rounds.release(RUN, 1), rounds.close_round(RUN, 1, None)):
+        with pytest.raises(RequestRefused) as refusal:
             asyncio.run(ask)
         assert (refusal.value.status, refusal.value.reason) == (503, "ledger")
 
@@ -342,7 +344,7 @@ def test_logs_tell_counts_and_no_values(shuffler, small):
         if event["event"] == "refused":
             counts = event.keys() - {"time", "event", "reason"}
             assert event["reason"] in reasons
-            assert counts <= {"count", "accepted", "needed"} | {reason.value for reason in Refusal}
+            assert counts <= {"count", "accepted", "needed"} | {reason.value for reason in ReportRefusal}
             assert all(type(event[name]) is int for name in counts)
         elif event["event"] == "released":
             assert event.keys() == {"time", "event", "run", "round", "users", "refused", "seconds"}

@@ -1,4 +1,4 @@
-"""The vault: one sealed report a round, words of refusal, and nothing else; in memory and as a real process."""
+"""The vault: one sealed report per round, words of refusal, and nothing else; in memory and as a real process."""
 
 import itertools
 import json
@@ -36,14 +36,16 @@ from apes.errors import DataError
 from apes.federation.terms import Terms
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.socket import VaultSocket
-from apes.federation.vault.vault import Holdings, Refusal, Refused, Request, Vault
+from apes.federation.vault.vault import Holdings, Request, Vault, VaultRefusal, VaultRefused
 from apes.mathematics.levels import level_probabilities
 from apes.population import InMemoryPopulation
 from apes.shuffler.service.intake import Intake
 from apes.wire.frames import framed
 
+# One worker builds the module's fixture, once.
+pytestmark = pytest.mark.xdist_group("vault")
 APP = Path(__file__).parents[2] / "src" / "apes" / "federation" / "app"
-WORDS = {refusal.value for refusal in Refusal}
+WORDS = {refusal.value for refusal in VaultRefusal}
 FALSE_ALARM = 1e-6
 
 
@@ -72,14 +74,15 @@ def vault_of(small, held, ledger, terms=None):
     return Vault(terms or small.terms, (RUN, OTHER_RUN), held, small.shuffler.public_key(), ledger)
 
 
-def request(small, number, run=RUN, plan=None, weights=None, terms=None):
+def request(small, number, run=RUN, digest=None, weights=None, terms=None):
     terms = terms or small.terms
     weights = np.zeros(terms.dimensions) if weights is None else weights
-    return Request(run, number, terms.fingerprint if plan is None else plan, np.asarray(weights, dtype="<f4").tobytes())
+    digest = terms.fingerprint if digest is None else digest
+    return Request(run, number, digest, np.asarray(weights, dtype="<f4").tobytes())
 
 
 def refusal_of(vault, asked):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(VaultRefused) as refused:
         vault.answer(asked)
     return refused.value.reason
 
@@ -120,21 +123,21 @@ def test_a_round_has_one_answer(small, ledgers):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"plan": "00" * 32}, Refusal.PLAN),
-        ({"plan": ""}, Refusal.PLAN),
-        ({"run": "00" * 16}, Refusal.RUN),
-        ({"run": ""}, Refusal.RUN),
-        ({"run": RUN.upper()}, Refusal.RUN),
-        ({"number": 0}, Refusal.ROUND),
-        ({"number": -1}, Refusal.ROUND),
-        ({"number": 4}, Refusal.ROUND),
-        ({"number": 10**400}, Refusal.ROUND),
-        ({"weights": np.full(15, np.nan)}, Refusal.WEIGHTS),
-        ({"weights": [*np.zeros(14), np.inf]}, Refusal.WEIGHTS),
-        ({"weights": [-np.inf, *np.zeros(14)]}, Refusal.WEIGHTS),
-        ({"weights": np.zeros(14)}, Refusal.WEIGHTS),
-        ({"weights": np.zeros(16)}, Refusal.WEIGHTS),
-        ({"weights": []}, Refusal.WEIGHTS),
+        ({"digest": "00" * 32}, VaultRefusal.TERMS),
+        ({"digest": ""}, VaultRefusal.TERMS),
+        ({"run": "00" * 16}, VaultRefusal.RUN),
+        ({"run": ""}, VaultRefusal.RUN),
+        ({"run": RUN.upper()}, VaultRefusal.RUN),
+        ({"number": 0}, VaultRefusal.ROUND),
+        ({"number": -1}, VaultRefusal.ROUND),
+        ({"number": 4}, VaultRefusal.ROUND),
+        ({"number": 10**400}, VaultRefusal.ROUND),
+        ({"weights": np.full(15, np.nan)}, VaultRefusal.WEIGHTS),
+        ({"weights": [*np.zeros(14), np.inf]}, VaultRefusal.WEIGHTS),
+        ({"weights": [-np.inf, *np.zeros(14)]}, VaultRefusal.WEIGHTS),
+        ({"weights": np.zeros(14)}, VaultRefusal.WEIGHTS),
+        ({"weights": np.zeros(16)}, VaultRefusal.WEIGHTS),
+        ({"weights": []}, VaultRefusal.WEIGHTS),
     ],
     ids=str,
 )
@@ -149,9 +152,9 @@ def test_refusals_cost_nothing(small, ledgers, changes, reason):
 def test_a_past_round_is_over(small, ledgers):
     vault = vault_of(small, holdings(small.keys), ledgers())
     first, third = (vault.answer(request(small, number)) for number in (1, 3))
-    assert refusal_of(vault, request(small, 2)) == Refusal.PAST
+    assert refusal_of(vault, request(small, 2)) == VaultRefusal.PAST
     # The answer to round 1 is forgotten by now.
-    assert refusal_of(vault, request(small, 1)) == Refusal.PAST
+    assert refusal_of(vault, request(small, 1)) == VaultRefusal.PAST
     assert vault.answer(request(small, 3)) == third != first
     assert counts_for_the_shuffler(small, vault.answer(request(small, 2, OTHER_RUN)), 2, OTHER_RUN)
 
@@ -175,8 +178,8 @@ def test_an_allowance_is_for_so_many_rounds(small, ledgers, asked):
         for run, number in itertools.product((RUN, OTHER_RUN), (1, 2, 3))
         if ledger.find(run, number) is None
     ]
-    assert Refusal.ALLOWANCE in refused
-    assert set(refused) <= {Refusal.ALLOWANCE, Refusal.PAST}
+    assert VaultRefusal.ALLOWANCE in refused
+    assert set(refused) <= {VaultRefusal.ALLOWANCE, VaultRefusal.PAST}
     assert (ledger.spent() == held.allowances).all()
     assert vault.answer(request(small, asked[-1][1], asked[-1][0])) == answers[-1]
 
@@ -184,7 +187,7 @@ def test_an_allowance_is_for_so_many_rounds(small, ledgers, asked):
 def test_a_little_less_is_a_round_less(small, ledgers):
     vault = vault_of(small, holdings(small.keys, np.nextafter(2, 0)), ledgers())
     vault.answer(request(small, 1))
-    assert refusal_of(vault, request(small, 2)) == Refusal.ALLOWANCE
+    assert refusal_of(vault, request(small, 2)) == VaultRefusal.ALLOWANCE
 
 
 @pytest.mark.parametrize(
@@ -212,7 +215,7 @@ def test_users_of_a_silo_drop_out_one_by_one(small, ledgers):
         _, budgets, senders = opened(vault.answer(request(small, number, terms=terms)), small.shuffler)
         assert [sender.hex() for sender in senders] == list(small.policy.senders[number - 1 :])
         assert (budgets == BUDGETS[number - 1 :]).all()
-    assert refusal_of(vault, request(small, 9, terms=terms)) == Refusal.ALLOWANCE
+    assert refusal_of(vault, request(small, 9, terms=terms)) == VaultRefusal.ALLOWANCE
 
 
 EXTREME_WEIGHTS = {
@@ -289,7 +292,7 @@ def test_a_ledger_that_fails(small, ledgers):
     ledger = ledgers()
     vault = vault_of(small, holdings(small.keys), ledger)
     ledger.close()
-    assert refusal_of(vault, request(small, 1)) == Refusal.LEDGER
+    assert refusal_of(vault, request(small, 1)) == VaultRefusal.LEDGER
 
 
 @pytest.fixture(scope="module")
@@ -342,7 +345,7 @@ def spent(vault):
 
 
 def header_of(vault, **changes):
-    header = {"version": 1, "run": RUN, "round": 1, "plan": vault.terms.fingerprint} | changes
+    header = {"version": 2, "run": RUN, "round": 1, "terms": vault.terms.fingerprint} | changes
     return {name: value for name, value in header.items() if value is not ...}
 
 
@@ -351,7 +354,7 @@ def nan_weights():
 
 
 CHANGED = {
-    "another plan": ({"plan": "00" * 32}, "plan"),
+    "other terms": ({"terms": "00" * 32}, "terms"),
     "unknown run": ({"run": "00" * 16}, "run"),
     "empty run": ({"run": ""}, "run"),
     "broken run": ({"run": "\ud800"}, "run"),
@@ -365,10 +368,10 @@ CHANGED = {
     "no version": ({"version": ...}, "request"),
     "no run": ({"run": ...}, "request"),
     "no round": ({"round": ...}, "request"),
-    "no plan": ({"plan": ...}, "request"),
-    "version 2": ({"version": 2}, "request"),
+    "no terms": ({"terms": ...}, "request"),
+    "version 1": ({"version": 1}, "request"),
     "version true": ({"version": True}, "request"),
-    "version text": ({"version": "1"}, "request"),
+    "version text": ({"version": "2"}, "request"),
     "round text": ({"round": "1"}, "request"),
     "round real": ({"round": 1.0}, "request"),
     "round true": ({"round": True}, "request"),
@@ -376,9 +379,9 @@ CHANGED = {
     "round null": ({"round": None}, "request"),
     "run list": ({"run": [RUN]}, "request"),
     "run number": ({"run": 5}, "request"),
-    "plan null": ({"plan": None}, "request"),
-    "plan object": ({"plan": {}}, "request"),
-    "long": ({"plan": 2000 * "0"}, "request"),
+    "terms null": ({"terms": None}, "request"),
+    "terms object": ({"terms": {}}, "request"),
+    "long": ({"terms": 2000 * "0"}, "request"),
 }
 
 

@@ -2,12 +2,11 @@
 
 import json
 import math
-import subprocess
 from collections import Counter
 
 import numpy as np
 import pytest
-from parties import APES, BUDGETS, OTHER_RUN, VaultProcess
+from parties import BUDGETS, OTHER_RUN, VaultProcess, apes
 
 from apes.errors import DataError
 from apes.federation.vault.account import read_accounts, rounds_left
@@ -16,8 +15,9 @@ from apes.federation.vault.ledger import VaultLedger
 
 def shown(folder):
     """What the command prints."""
-    done = subprocess.run([APES, "federation", "spent", folder, "--json"], capture_output=True, check=True)
-    return json.loads(done.stdout)["users"]
+    code, output, errors = apes("federation", "spent", folder, "--json")
+    assert code == 0, errors
+    return json.loads(output)["users"]
 
 
 @pytest.fixture
@@ -65,10 +65,10 @@ def test_a_vault_that_never_ran(small, tmp_path):
 
 
 def test_what_cannot_be_read(small, tmp_path):
-    done = subprocess.run([APES, "federation", "spent", tmp_path], capture_output=True, check=False, text=True)
-    assert done.returncode != 0
-    assert "vault.json" in done.stderr
-    assert "Traceback" not in done.stderr
+    code, _, errors = apes("federation", "spent", tmp_path)
+    assert code == 2
+    assert "vault.json" in errors
+    assert "Traceback" not in errors
     VaultProcess(tmp_path, small.terms, small.keys, small.shuffler)
     (tmp_path / "ledger.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(DataError, match=r"ledger\.sqlite cannot be read"):

@@ -10,7 +10,8 @@ from apes.accounting.planner import Answer, Curve, Goal
 from apes.audit.attack import Attack
 from apes.audit.audit import AuditResult
 from apes.cli.plots.audit import certified_border, draw_audit
-from apes.cli.plots.pictures import draw_plan, draw_trade
+from apes.cli.plots.level_choice import draw_level_choice
+from apes.cli.plots.plan import draw_plan
 from apes.terms.level_choice import Offer, Trade
 
 GOAL = Goal(1.0, 1e-6, 10, 2)
@@ -27,9 +28,9 @@ PICTURES = {
         Curve((1.0, 2.0), (0.0, 0.0)), Answer(2.0, 0.0), GOAL, "users", path
     ),
     "plan, one place": lambda path: draw_plan(Curve((1.0,), (900.0,)), Answer(None, None, "-"), GOAL, "users", path),
-    "trade": lambda path: draw_trade(Trade((SOME, NONE)), GOAL, [], path),
-    "trade with clips": lambda path: draw_trade(Trade((SOME, NONE)), GOAL, [0.1, 0.2], path),
-    "trade out of reach": lambda path: draw_trade(Trade((NONE,)), GOAL, [0.1], path),
+    "level choice": lambda path: draw_level_choice(Trade((SOME, NONE)), GOAL, [], path),
+    "level choice with clips": lambda path: draw_level_choice(Trade((SOME, NONE)), GOAL, [0.1, 0.2], path),
+    "level choice out of reach": lambda path: draw_level_choice(Trade((NONE,)), GOAL, [0.1], path),
     "audit": lambda path: draw_audit(AUDIT, path),
     "audit failed": lambda path: draw_audit(dataclasses.replace(AUDIT, user_audited=2.0), path),
     "audit of nothing": lambda path: draw_audit(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate.curve import Curve, check_levels, hiding_curve, honest_others
-from apes.accounting.certificate.top_b_first import LARGEST_SPARSE_BUDGET, sparse_curve
+from apes.accounting.certificate.curve import PrivacyCurve, check_levels, hiding_curve, honest_others
+from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
 from apes.checks import positive_array, whole
 from apes.errors import DataError, ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -82,7 +82,7 @@ class Exposure:
 
     def curves(
         self, delta: float, rounds: int, colluders: int = 0, victim: float | None = None
-    ) -> list[tuple[Curve, int]]:
+    ) -> list[tuple[PrivacyCurve, int]]:
         """The curves of the round and their uses, way by way.
 
         Args:
@@ -129,16 +129,16 @@ class Exposure:
 @lru_cache(maxsize=64)
 def _curves(
     budgets: bytes, victim: float, deltas: tuple[float, ...], colluders: int, levels: int | None
-) -> tuple[tuple[Curve, int], ...]:
+) -> tuple[tuple[PrivacyCurve, int], ...]:
     """The whole coordinate's curve and, where there are two ways, the one of couples; and which uses each counts."""
     others = honest_others(np.frombuffer(budgets), colluders, levels)
     plain = hiding_curve(victim, others, deltas[0], levels)
     if len(deltas) == 1:
         return ((plain, 0),)
-    if victim > LARGEST_SPARSE_BUDGET:
+    if victim > LARGEST_COUPLE_BUDGET:
         # The couple's curve is not computed there: whole coordinates are counted both ways.
         return (plain, 0), (plain, 0)
-    return (plain, 0), (sparse_curve(victim, others, deltas[1], levels), 1)
+    return (plain, 0), (top_b_first_curve(victim, others, deltas[1], levels), 1)
 
 
 def budgets_digest(budgets: Array) -> str:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.certificate.curve import check_delta, check_levels
-from apes.accounting.composition.lattice import Lattice, law_of_sum, tilt
+from apes.accounting.composition.lattice import Lattice, law_of_sum, tilt, wrapped
 from apes.checks import positive_array, whole
+from apes.mathematics.search import bisect
 
 Array = NDArray[np.float64]
 Crowd = tuple[Array, NDArray[np.int64]]
@@ -23,10 +24,11 @@ _CELLS = 256
 _SCORES, _FEWER_SCORES, _CROWDED = 200, 40, 200_000
 _NOTHING = 45.0
 _WINDOW = 9.0
+_STEPS = 60
 _GROUPS = 512
-# Steps of the loss on either side of 0, and to a standard deviation; outcomes rarer than this tell nothing.
+# Steps of the loss on either side of 0, and per standard deviation; outcomes rarer than this tell nothing.
 _LOSSES = 96
-_LOSSES_A_DEVIATION = 12
+_LOSSES_PER_DEVIATION = 12
 _RARE = 1e-14
 
 
@@ -39,10 +41,17 @@ def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int =
         levels: K of coded reports, or None for continuous ones.
         count: Coordinates times rounds, at least 1; the victim's data is the same in all.
     """
-    whole("count", count, 1)
-    budgets, levels, delta = np.sort(positive_array("budgets", budgets)), check_levels(levels), check_delta(delta)
-    others = _lowered(budgets[:-1])
-    return max(_forced(float(budgets[-1]), others, position, delta, levels, count) for position in (0.5, 0.0))
+    count, levels, delta = whole("count", count, 1), check_levels(levels), check_delta(delta)
+    budgets = np.sort(positive_array("budgets", budgets))
+    budget, others = float(budgets[-1]), _lowered(budgets[:-1])
+    worst = 0.0
+    for position in (0.5, 0.0):
+        one, other = _laws_of_sum(budget, others, position, levels)
+        # What the transform of the others' law may be off by, all entries together. The same many times over is not
+        # bounded here: a hundredth of delta is set aside for it.
+        error = 0.01 * delta if count > 1 else one.size * 1e-15 if others[0].size else 0.0
+        worst = max(worst, _forced(one, other, budget, count, delta + error))
+    return worst
 
 
 def _lowered(budgets: Array) -> Crowd:
@@ -55,7 +64,8 @@ def _lowered(budgets: Array) -> Crowd:
     return budgets[starts[:-1]], np.diff(starts)
 
 
-def _forced(budget: float, others: Crowd, position: float, delta: float, levels: int | None, count: int) -> float:
+def _laws_of_sum(budget: float, others: Crowd, position: float, levels: int | None) -> tuple[Array, Array]:
+    """Laws of the sum of everybody's scores, the victim at one end and at the other."""
     first = report_laws(np.array([budget]), 0.0, levels)[0]
     second = first[::-1]
     background = _mean_law(others, position, levels) if others[0].size else np.full(first.size, 1 / first.size)
@@ -63,35 +73,30 @@ def _forced(budget: float, others: Crowd, position: float, delta: float, levels:
     score = (first - second) / np.maximum(background, 1e-12)
     if not score.any():
         # A budget so small that its laws are the same in floating point.
-        return 0.0
-    steps = _SCORES if others[1].sum() <= _CROWDED else _FEWER_SCORES
-    whole = np.round(score * (steps / np.abs(score).max())).astype(np.int64)
-    law, offset = _law_of_scores(others, position, levels, whole)
-    one, other = (_shifted_sum(law, whole, masses) for masses in (first, second))
-    error = one.size * 1e-15 if offset else 0.0
+        return first, second
+    most = _SCORES if others[1].sum() <= _CROWDED else _FEWER_SCORES
+    scores = np.round(score * (most / np.abs(score).max())).astype(np.int64)
+    law = _law_of_scores(others, position, levels, scores)
+    return _shifted_sum(law, scores, first), _shifted_sum(law, scores, second)
+
+
+def _forced(one: Array, other: Array, budget: float, count: int, threshold: float) -> float:
+    """Largest epsilon found at which the divergence of as many uses of two laws is above a threshold."""
     growth = np.zeros(one.size)
     if count > 1:
         one, other, growth = _many(*_by_loss(one, other), count)
-        # One use's rounding, many times over, is not bounded here: a hundredth of delta is set aside for it.
-        error = 0.01 * delta
 
-    def divergence(t: float) -> float:
-        return float(np.maximum(one - np.exp(np.minimum(t + growth, 700.0)) * other, 0).sum()) - error
+    def is_forced(t: float) -> bool:
+        return float(np.maximum(one - np.exp(np.minimum(t + growth, 700.0)) * other, 0).sum()) > threshold
 
-    low, high = 0.0, budget * count
-    if divergence(low) <= delta:
-        return 0.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if divergence(middle) > delta else (low, middle)
-    return low
+    return bisect(is_forced, budget * count, 0.0, steps=_STEPS) if is_forced(0.0) else 0.0
 
 
 def _by_loss(one: Array, other: Array) -> tuple[Lattice, Lattice]:
     """Both laws of how much more likely an outcome is in one world, on a lattice: a statistic, so it can only lose."""
     likely = (one > _RARE) & (other > _RARE)
     loss = np.log(np.where(likely, one, 1.0) / np.where(likely, other, 1.0))
-    step = max(math.sqrt(float(one @ loss**2)), 1e-9) / _LOSSES_A_DEVIATION
+    step = max(math.sqrt(float(one @ loss**2)), 1e-9) / _LOSSES_PER_DEVIATION
     places = np.clip(np.round(loss / step), -_LOSSES, _LOSSES).astype(np.int64) + _LOSSES
     masses = [np.asarray(np.bincount(places, law, 2 * _LOSSES + 1), dtype=np.float64) for law in (one, other)]
     return Lattice(step, -_LOSSES, masses[0]), Lattice(step, -_LOSSES, masses[1])
@@ -137,34 +142,26 @@ def _mean_law(others: Crowd, position: float, levels: int | None) -> Array:
     return np.asarray(counts @ report_laws(budgets, position, levels) / counts.sum())
 
 
-def _law_of_scores(others: Crowd, position: float, levels: int | None, scores: NDArray[np.int64]) -> tuple[Array, bool]:
-    """Law of the sum of the others' scores, on a window, wrapped; and whether it was computed in floating point."""
+def _law_of_scores(others: Crowd, position: float, levels: int | None, scores: NDArray[np.int64]) -> Array:
+    """Law of the sum of the others' scores, on a window, wrapped."""
     budgets, counts = others
     users, largest = int(counts.sum()), int(np.abs(scores).max())
     if users == 0:
-        law = np.zeros(4 * largest)
-        law[0] = 1.0
-        return law, False
+        return np.asarray(np.eye(1, 4 * largest)[0])
     mean_law = _mean_law(others, position, levels)
     variance = float(mean_law @ scores**2) - float(mean_law @ scores) ** 2
     n = 1 << math.ceil(math.log2(2 * _WINDOW * math.sqrt(users * variance) + 8 * largest))
     # Frequencies at which the pooled law's transform, to the power of n, is nothing are left out.
-    pooled = np.abs(np.fft.rfft(_placed(scores, mean_law, n)))
+    pooled = np.abs(np.fft.rfft(wrapped(scores, mean_law, n)))
     kept = np.flatnonzero(users * np.log(np.maximum(pooled, 1e-300)) > -_NOTHING)
     table = np.exp(-2j * np.pi * np.outer(scores, kept) / n)
     laws = report_laws(budgets, position, levels)
     transform = np.zeros(n // 2 + 1, dtype=np.complex128)
     transform[kept] = np.exp(counts @ np.log(laws @ table.real + 1j * (laws @ table.imag)))
-    return np.maximum(np.fft.irfft(transform, n), 0), True
+    return np.maximum(np.fft.irfft(transform, n), 0)
 
 
 def _shifted_sum(law: Array, scores: NDArray[np.int64], masses: Array) -> Array:
     """Law of the sum with one more score, drawn with ``masses``."""
-    one = np.fft.rfft(_placed(scores, masses, law.size))
+    one = np.fft.rfft(wrapped(scores, masses, law.size))
     return np.maximum(np.fft.irfft(np.fft.rfft(law) * one, law.size), 0)
-
-
-def _placed(scores: NDArray[np.int64], masses: Array, n: int) -> Array:
-    placed = np.zeros(n)
-    np.add.at(placed, scores % n, masses)
-    return placed

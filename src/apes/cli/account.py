@@ -9,7 +9,7 @@ import typer
 
 from apes.accounting.account import Account, Question, account
 from apes.cli import display
-from apes.cli.plots.pictures import draw_account
+from apes.cli.plots.account import draw_account
 from apes.cli.population import (
     Budgets,
     Dimensions,

@@ -4,7 +4,7 @@ import json
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -12,7 +12,7 @@ import typer
 from apes.cli import display
 from apes.cli.plots.convergence import draw_convergence
 from apes.cli.shared import Json, says_what_went_wrong
-from apes.paper.convergence.trial import Trial, TrialResult, run_trial
+from apes.paper.convergence.trial import ConvergenceTrial, TrialResult, run_trial
 
 _ROWS = 9
 
@@ -31,32 +31,21 @@ def converge_command(
     as_json: Json = False,
 ) -> None:
     """Train a problem that meets the assumptions of the convergence bound; fail loudly if the bound does not hold."""
-    trial = Trial(budgets, users, clip, rounds, seeds, dimensions, scatter, start)
+    trial = ConvergenceTrial(budgets, users, clip, rounds, seeds, dimensions, scatter, start)
     began = time.perf_counter()
     with display.steps("training", "runs") as progress:
         result = run_trial(trial, progress)
     if plot is not None:
         draw_convergence(trial, result, plot)
-    answer = _as_dict(trial, result) | {"seconds": time.perf_counter() - began}
-    typer.echo(json.dumps(answer) if as_json else _in_words(trial, result))
+    answer = {"trial": asdict(trial), **asdict(result), "is_within": result.is_within}
+    answer["seconds"] = time.perf_counter() - began
+    typer.echo(json.dumps(answer, default=np.ndarray.tolist) if as_json else _in_words(trial, result))
     if not result.is_within:
         typer.echo("apes: BOUND EXCEEDED: the measured loss gap is above what is proved", err=True)
         raise typer.Exit(1)
 
 
-def _as_dict(trial: Trial, result: TrialResult) -> dict[str, Any]:
-    return {
-        "trial": asdict(trial),
-        "measured": result.measured.tolist(),
-        "standard_error": result.standard_error.tolist(),
-        "bound": result.bound.tolist(),
-        "published": None if result.published is None else result.published.tolist(),
-        "left": result.left,
-        "is_within": result.is_within,
-    }
-
-
-def _in_words(trial: Trial, result: TrialResult) -> str:
+def _in_words(trial: ConvergenceTrial, result: TrialResult) -> str:
     lines = ["round    measured  +- standard error    proved bound   published (not a bound)"]
     for number in np.unique(np.linspace(0, trial.rounds, _ROWS).round().astype(int)):
         published = "does not apply" if result.published is None else f"{result.published[number]:.4g}"

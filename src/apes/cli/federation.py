@@ -1,7 +1,6 @@
 """Commands of the three parties: vault, shuffler, and a trial federation on one machine."""
 
 import json
-import secrets
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -10,17 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from apes.cli import display
-from apes.cli.options import make_plan, with_plan_options
+from apes.cli.options import make_choices, with_choices
 from apes.cli.shared import Json, says_what_went_wrong
-from apes.errors import ParameterError
+from apes.errors import BudgetExceeded, ParameterError
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
+RoundSeconds = Annotated[float, typer.Option(help="How long a round waits for reports.")]
 federation_app = typer.Typer(no_args_is_help=True, help="Devices, shuffler and analyzer as processes, on Flower.")
 
 
 @says_what_went_wrong
 def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's settings, vault.json.")]) -> None:
-    """Guard users' data: answer one sealed report a round on a local socket, and nothing else."""
+    """Guard users' data: answer one sealed report per round on a local socket, and nothing else."""
     from apes.federation.vault.folder import open_vault
 
     open_vault(settings).serve()
@@ -28,7 +28,7 @@ def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's set
 
 @says_what_went_wrong
 def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler's settings.")]) -> None:
-    """Take sealed reports over HTTPS; release counts, once a round."""
+    """Take sealed reports over HTTPS; release counts, once per round."""
     from apes.shuffler.service.server import run_shuffler
 
     run_shuffler(settings)
@@ -36,7 +36,7 @@ def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler
 
 @federation_app.command("init")
 @says_what_went_wrong
-@with_plan_options
+@with_choices
 def init_command(
     choices: dict[str, Any],
     folder: Folder,
@@ -46,7 +46,7 @@ def init_command(
     smallest_cohort: Annotated[
         int | None, typer.Option(help="Fewest reports that the shuffler releases (default: half of the users).")
     ] = None,
-    round_seconds: Annotated[float, typer.Option(help="How long a round waits for reports.")] = 600.0,
+    round_seconds: RoundSeconds = 600.0,
     keep_sealed: Annotated[bool, typer.Option(help="Let the analyzer keep the sealed reports.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -55,15 +55,15 @@ def init_command(
 
     if (devices is None) == (silos is None):
         raise ParameterError(f"devices or silos must be given, one of them; got {devices!r} and {silos!r}")
-    if devices is not None:
-        if choices.setdefault("users", devices) != devices:
-            raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
-    plan = make_plan(choices, None)
-    dataset = display.dataset(plan, data_dir)
+    if devices is not None and choices.setdefault("users", devices) != devices:
+        raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
+    chosen = make_choices(choices)
+    dataset = display.dataset(chosen.simulation, data_dir)
     with display.steps("making keys", "users") as progress:
         federation = set_up(
             folder,
-            plan,
+            chosen.plan,
+            chosen.simulation,
             dataset,
             devices or silos or 0,
             smallest_cohort=smallest_cohort,
@@ -71,16 +71,13 @@ def init_command(
             keep_sealed=keep_sealed,
             progress=progress,
         )
-    typer.echo(
-        json.dumps({"folder": str(folder), **asdict(federation)})
-        if as_json
-        else f"{folder}: {federation.vaults} vaults, {federation.users} users; next: apes federation up {folder}"
-    )
+    text = f"{folder}: {federation.vaults} vaults, {federation.users} users; next: apes federation up {folder}"
+    _tell({"folder": str(folder), **asdict(federation)}, text, as_json)
 
 
 @federation_app.command("invite")
 @says_what_went_wrong
-@with_plan_options
+@with_choices
 def invite_command(
     choices: dict[str, Any],
     folder: Folder,
@@ -91,24 +88,22 @@ def invite_command(
     smallest_budget: Annotated[float, typer.Option(help="Smallest local budget taken.")],
     largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the files of the public test set.")] = None,
-    round_seconds: Annotated[float, typer.Option(help="How long a round waits for reports.")] = 600.0,
+    round_seconds: RoundSeconds = 600.0,
     as_json: Json = False,
 ) -> None:
     """Make the folders of shuffler, SuperLink and analyzer, and an invitation, for a federation on several hosts."""
-    from apes.federation.parties import Range, Servers, invite, new_folder
-    from apes.federation.terms import Terms
-    from apes.training.analysis import TestSet
-    from apes.wire.envelope import RUN_BYTES
+    from apes.federation.parties import Servers, invite, new_folder
+    from apes.federation.trial.setup import task_of
+    from apes.shuffler.service.policy import Limits
 
-    plan = make_plan(choices, None)
-    dataset = display.dataset(plan, data_dir)
+    chosen = make_choices(choices)
+    dataset = display.dataset(chosen.simulation, data_dir)
     servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
-    admits, run = Range(smallest_budget, largest_budget, smallest_cohort), secrets.token_hex(RUN_BYTES)
-    terms = Terms(plan, dataset.train_images.shape[1], dataset.classes)
+    limits = Limits(smallest_budget, largest_budget, smallest_cohort)
+    task = task_of(chosen.plan, chosen.simulation, dataset)
     with new_folder(folder) as part:
-        invite(part, terms, run, TestSet(dataset.test_images, dataset.test_labels), servers, admits)
-    invitation = folder / "invitation"
-    typer.echo(json.dumps({"folder": str(folder), "run": run}) if as_json else f"hand out {invitation}")
+        invitation = invite(part, task, servers, limits)
+    _tell({"folder": str(folder), "run": invitation.run}, f"hand out {folder / 'invitation'}", as_json)
 
 
 @federation_app.command("join")
@@ -122,13 +117,13 @@ def join_command(
 ) -> None:
     """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
     from apes.federation.parties import CARD, join, new_folder
-    from apes.federation.vault.folder import read_arrays
+    from apes.federation.vault.folder import ARRAYS
+    from apes.storage.arrays import read_arrays
 
-    arrays = read_arrays(data)
+    arrays = read_arrays(data, ARRAYS, ("allowances",))
     with new_folder(folder) as part:
         card = join(part, invitation, arrays, node_port)
-    text = f"{len(card.senders)} users; hand over {folder / CARD}"
-    typer.echo(json.dumps({"folder": str(folder), **asdict(card)}) if as_json else text)
+    _tell({"folder": str(folder), **asdict(card)}, f"{len(card.senders)} users; hand over {folder / CARD}", as_json)
 
 
 @federation_app.command("admit")
@@ -143,8 +138,8 @@ def admit_command(
     from apes.storage.settings import read_settings
 
     policy = admit(folder, [read_settings(card, Card) for card in cards])
-    said = {"plan": policy.plan, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
-    typer.echo(json.dumps(said) if as_json else f"{said['users']} users admitted to {folder}")
+    said = {"terms": policy.terms, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
+    _tell(said, f"{said['users']} users admitted to {folder}", as_json)
 
 
 @federation_app.command("spent")
@@ -186,6 +181,8 @@ def up_command(folder: Folder, as_json: Json = False) -> None:
         finally:
             trial.down()
     summary = json.loads(trial.summary.read_text())
+    if "refused" in summary:
+        raise BudgetExceeded(summary["refused"])
     summary["seconds"] = time.perf_counter() - began
     display.federation(summary)
     if as_json:
@@ -199,9 +196,11 @@ def down_command(folder: Folder, as_json: Json = False) -> None:
     from apes.federation.trial.trial import Trial
 
     stopped = Trial(folder).down()
-    typer.echo(
-        json.dumps({"stopped": stopped}) if as_json else f"stopped: {', '.join(stopped) or 'nothing was running'}"
-    )
+    _tell({"stopped": stopped}, f"stopped: {', '.join(stopped) or 'nothing was running'}", as_json)
+
+
+def _tell(facts: dict[str, Any], text: str, as_json: bool) -> None:
+    typer.echo(json.dumps(facts) if as_json else text)
 
 
 def _address(name: str, value: str) -> tuple[str, int]:

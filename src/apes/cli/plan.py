@@ -27,7 +27,8 @@ from apes.accounting.planner import (
 from apes.budgets import make_budgets
 from apes.checks import positive
 from apes.cli import display
-from apes.cli.plots.pictures import draw_level_choice, draw_plan
+from apes.cli.plots.level_choice import draw_level_choice
+from apes.cli.plots.plan import draw_plan
 from apes.cli.population import (
     Budgets,
     Dimensions,

@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
+from apes.checks import one_of
 from apes.cli import display
 from apes.cli.shared import Json, says_what_went_wrong
 from apes.data import NAMES
-from apes.errors import ParameterError
 from apes.paper import EXPERIMENTS
 from apes.paper.page import write_page
 from apes.paper.parts import Workshop
 from apes.paper.report import write_report
 from apes.paper.run import seconds, work, write
-from apes.paper.setting import full, quick
+from apes.paper.setting import Setting, quick
 
 
 @says_what_went_wrong
@@ -32,11 +32,9 @@ def reproduce_command(
     as_json: Json = False,
 ) -> None:
     """Make a table or figure of the paper anew: result, picture, and a report with the paper's figures beside ours."""
-    if what != "all" and what not in EXPERIMENTS:
-        raise ParameterError(f"what must be one of {', '.join(EXPERIMENTS)} or all; got {what!r}")
-    if data not in NAMES:
-        raise ParameterError(f"data must be one of {', '.join(NAMES)}; got {data!r}")
-    setting = quick(data) if is_quick else full(data)
+    one_of("what", what, [*EXPERIMENTS, "all"])
+    one_of("data", data, NAMES)
+    setting = quick(data) if is_quick else Setting(data)
     chosen = list(EXPERIMENTS.values()) if what == "all" else [EXPERIMENTS[what]]
     workshop = Workshop(out, data_dir)
     workshop.dataset(data, "pixels")
@@ -45,9 +43,10 @@ def reproduce_command(
         work(chosen, setting, workshop, progress)
     options = f"--data {data}{' --data-dir DIR' if data_dir else ''}{' --quick' if is_quick else ''}"
     results = {e.name: write(e, setting, workshop, out, f"apes reproduce {e.name} {options}") for e in chosen}
-    report = write_report(results, out)
+    all_seconds = seconds(chosen, setting, workshop)
+    report = write_report(results, out, all_seconds)
     if page is not None:
-        write_page(results, out, page, seconds(chosen, setting, workshop))
+        write_page(results, out, page, all_seconds)
     took = time.perf_counter() - began
     if as_json:
         typer.echo(json.dumps({"report": str(report), "seconds": took, "results": results}))

@@ -11,7 +11,7 @@ import typer
 from apes.accounting.guarantee import Guarantee
 from apes.cli import display
 from apes.cli.options import Choices, make_choices, with_choices
-from apes.cli.plots.pictures import draw_accuracy
+from apes.cli.plots.accuracy import draw_accuracy
 from apes.cli.shared import Json, says_what_went_wrong
 from apes.errors import ParameterError
 from apes.storage.version import __version__

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from apes.errors import DataError
 
+_Type = np.dtype[np.uint8] | np.dtype[np.int32]
 # The third byte of an idx file names the type of its entries; they are stored big end first.
-_TYPES: dict[int, np.dtype[np.uint8] | np.dtype[np.int32]] = {0x08: np.dtype(">u1"), 0x0C: np.dtype(">i4")}
+_TYPES: dict[int, _Type] = {0x08: np.dtype(">u1"), 0x0C: np.dtype(">i4")}
 # Far above any supported set (47 MB); keeps a damaged header from asking for all memory.
 _LARGEST_BYTES = 1 << 30
 
@@ -75,9 +76,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8] | NDArray[np.int3
     return cast("NDArray[np.uint8] | NDArray[np.int32]", array)
 
 
-def _read_header(
-    path: Path, file: BinaryIO, dimensions: int
-) -> tuple[np.dtype[np.uint8] | np.dtype[np.int32], tuple[int, ...]]:
+def _read_header(path: Path, file: BinaryIO, dimensions: int) -> tuple[_Type, tuple[int, ...]]:
     """Read the type of the entries and the shape."""
     magic = file.read(4)
     if not magic:

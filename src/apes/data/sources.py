@@ -1,6 +1,5 @@
 """Where the files of a set are: in a given folder, in the cache, or to be fetched into the cache."""
 
-import logging
 import os
 import tempfile
 from collections.abc import Callable
@@ -14,7 +13,6 @@ from apes.storage.files import cache_folder, sync
 
 Progress = Callable[[int, int], None]
 
-_LOGGER = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 18
 _SLACK_BYTES = 1 << 20  # gzip can make a file that does not compress slightly longer
 BY_HAND = "place the four files in DIR and pass --data-dir DIR"
@@ -35,12 +33,14 @@ def locate(collection: Collection, data_dir: Path | None, cache: Path | None) ->
     given = [] if data_dir is None else [Path(data_dir) / collection.name, Path(data_dir)]
     folders = [*given, _stored(collection, cache)]
     for folder in folders:
-        found = {file.name: _present(folder, file) for file in collection.files}
-        paths = [path for path in found.values() if path is not None]
-        if len(paths) == len(found):
+        paths, missing = [], []
+        for name in (file.name for file in collection.files):
+            found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
+            paths += found[:1]
+            missing += [] if found else [name]
+        if not missing:
             return paths
         if paths:
-            missing = [name for name, path in found.items() if path is None]
             raise DataError(f"{folder} holds no {' and no '.join(missing)}")
     raise DataError(f"{collection.name} was not found in {', '.join(map(str, folders))}")
 
@@ -74,8 +74,11 @@ def download(name: str, cache: Path | None = None, *, progress: Progress | None 
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as staging:
             arrived = _gather(collection, Path(staging), progress)
             target.mkdir(exist_ok=True)
-            for path in arrived:
-                _install(path, target)
+            for file, path in zip(collection.files, arrived, strict=True):
+                os.replace(path, target / path.name)
+                # What was there in the other form, gzipped or not, may be damaged.
+                for other in {file.name, f"{file.name}.gz"} - {path.name}:
+                    (target / other).unlink(missing_ok=True)
     except OSError as error:
         raise DataError(
             f"{target} cannot be written ({error.strerror or error}); set APES_CACHE to a folder that can"
@@ -85,18 +88,6 @@ def download(name: str, cache: Path | None = None, *, progress: Progress | None 
 
 def _stored(collection: Collection, cache: Path | None) -> Path:
     return cache_folder(cache) / "data" / collection.name
-
-
-def _present(folder: Path, file: IdxFile) -> Path | None:
-    candidates = (folder / file.name, folder / f"{file.name}.gz")
-    return next((path for path in candidates if path.is_file()), None)
-
-
-def _install(arrived: Path, target: Path) -> None:
-    """Put a checked file in place of what was there under its name, gzipped or not."""
-    os.replace(arrived, target / arrived.name)
-    plain = arrived.name.removesuffix(".gz")
-    (target / (plain if arrived.name != plain else f"{plain}.gz")).unlink(missing_ok=True)
 
 
 def _gather(collection: Collection, staging: Path, progress: Progress | None) -> list[Path]:
@@ -114,11 +105,9 @@ def _gather(collection: Collection, staging: Path, progress: Progress | None) ->
             for file in collection.files[len(arrived) :]:
                 arrived.append(_fetch(mirror, file, staging / "part", report))
                 report(0)
+            return arrived
         except DataError as error:
             causes.append(f"{mirror}: {error}")
-        else:
-            _LOGGER.info("%s fetched from %s", collection.name, mirror)
-            return arrived
     raise DataError(f"{collection.name} could not be fetched ({'; '.join(causes)}); {BY_HAND}")
 
 
@@ -166,16 +155,16 @@ def _transfer(url: str, file: BinaryIO, meter: _Meter) -> None:
         HTTPDownloader(progressbar=meter, chunk_size=_CHUNK_BYTES, headers=headers)(url, file, None)
     except ChunkedEncodingError as error:
         raise DataError(f"the transfer broke off: {_cause(error)}") from None
-    except RequestException as error:
-        answer = error.response
+    # pooch raises a ValueError when the length that a server announces is no number.
+    except (RequestException, ValueError) as error:
+        answer = getattr(error, "response", None)
         raise DataError(_cause(error) if answer is None else f"HTTP {answer.status_code} {answer.reason}") from None
 
 
 def _cause(error: BaseException) -> str:
     """What went wrong at the bottom: requests wraps what urllib3 has wrapped."""
-    inner: BaseException | None = error
-    while inner is not None:
-        error = inner
-        inner = next((each for each in (*error.args, error.__cause__) if isinstance(each, BaseException)), None)
+    inner = next((each for each in (*error.args, error.__cause__) if isinstance(each, BaseException)), None)
+    if inner is not None:
+        return _cause(inner)
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(text.split())

@@ -1,21 +1,24 @@
 """The analyzer's run: which round is next, what to broadcast, what to make of a release. Knows nothing of Flower."""
 
 import time
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.guarantee import NEIGHBOURS
 from apes.checks import positive, whole
-from apes.errors import DataError, ProtocolError
-from apes.federation.shuffler_client import ShufflerClient
-from apes.federation.terms import Terms
-from apes.storage.files import write_whole
-from apes.storage.settings import read_settings
-from apes.training.analysis import Analysis, Progress, TestSet
+from apes.errors import DataError, ParameterError, ProtocolError
+from apes.federation.shuffler_client import ShufflerClient, TargetReached
+from apes.federation.terms import FederationTerms
+from apes.models.logistic import LogisticRegression
+from apes.population import Examples
+from apes.storage.arrays import read_arrays
+from apes.storage.settings import read_settings, read_token
+from apes.terms.plan import schedule_digest
+from apes.terms.schedule import Schedule
+from apes.training.run import Identity, Progress, Run
 from apes.training.run_folder import RunFolder
 from apes.wire.release import Release
 
@@ -30,6 +33,7 @@ class AnalyzerSettings:
         nodes: How many SuperNodes to wait for before the first round, at least 1.
         round_seconds: How long to wait for reports in a round, in (0, 86400].
         terms: File with the terms.
+        schedule: File with what the analyzer does with estimates.
         token: File with the token for the shuffler.
         authority: Certificate that the shuffler's must be signed by, PEM.
         test: NumPy archive with public ``images`` and ``labels`` that the model is judged by.
@@ -42,6 +46,7 @@ class AnalyzerSettings:
     nodes: int
     round_seconds: float = 600.0
     terms: str = "terms.json"
+    schedule: str = "schedule.json"
     token: str = "token"
     authority: str = "authority.pem"
     test: str = "test.npz"
@@ -53,7 +58,7 @@ class AnalyzerSettings:
         positive("round_seconds", self.round_seconds, 86400)
 
 
-class Analyst:
+class AnalyzerRun:
     """A run of the analyzer, durable after every round.
 
     Args:
@@ -64,20 +69,23 @@ class Analyst:
     """
 
     def __init__(self, file: Path) -> None:
-        self.settings = read_settings(file, AnalyzerSettings)
-        folder = file.parent
-        self.terms = Terms.read(folder / self.settings.terms)
+        self.settings, folder = read_settings(file, AnalyzerSettings), file.parent
+        self.terms = FederationTerms.read(folder / self.settings.terms)
+        schedule = read_settings(folder / self.settings.schedule, Schedule)
         self._folder = _run_folder(folder / self.settings.folder, self.terms)
         self.folder = self._folder.path
-        self._accountant = self.terms.accountant()
-        self._analysis = Analysis(
-            self.terms.plan, self.terms.model, _read_test(folder / self.settings.test, self.terms), self._accountant
-        )
-        token = (folder / self.settings.token).read_text(encoding="ascii").strip()
+        people = f"those who take part in {self.settings.run}"
+        identity = Identity(self.terms.digest, schedule_digest(schedule, 0), people)
+        test = _read_test(folder / self.settings.test, self.terms.model)
+        self._run = self._resumed(schedule, identity, test)
+        token = read_token(folder / self.settings.token)
         self._shuffler = ShufflerClient(self.settings.shuffler, token, folder / self.settings.authority)
-        self._budgets: NDArray[np.float64] | None = None
-        self.progress = self._resume()
-        self._began = time.perf_counter()
+        self._began, self._refused = time.perf_counter(), ""
+
+    @property
+    def progress(self) -> Progress:
+        """What was reached."""
+        return self._run.progress
 
     @property
     def number(self) -> int:
@@ -86,16 +94,13 @@ class Analyst:
 
     @property
     def is_done(self) -> bool:
-        """Whether there is no further round: all are over, or the next would exceed the target."""
-        target = self.terms.plan.target_epsilon
-        if self.progress.rounds >= self.terms.plan.rounds:
-            return True
-        return target is not None and self._budgets is not None and self._accountant.after(self._budgets) > target
+        """Whether there is no further round: all are over, or the shuffler refused one that would pass the target."""
+        return self._run.is_done or self._refused != ""
 
     @property
     def weights(self) -> NDArray[np.float32]:
-        """The model to broadcast."""
-        return self.terms.model.shaped(self.progress.state.weights)
+        """The model to broadcast, flat."""
+        return self.progress.state.weights.astype(np.float32)
 
     @property
     def batch(self) -> Path:
@@ -112,93 +117,76 @@ class Analyst:
         return False
 
     def close_round(self) -> None:
-        """Have the batch file shuffled and make the step.
+        """Have the batch file shuffled and make the step; or end the run, if the round would pass the target.
 
         Raises:
             CohortTooSmall: If too few of its reports count; the round is still open.
         """
-        self._conclude(self._shuffler.close_round(self.settings.run, self.number, self.batch))
+        try:
+            self._conclude(self._shuffler.close_round(self.settings.run, self.number, self.batch))
+        except TargetReached as error:
+            self._refused = str(error)
+            self._drop_sealed(self.batch)
 
     def finish(self) -> None:
-        """Write the model and what it cost."""
-        last, events = self.progress.metrics[-1], self.progress.events
-        summary = {
-            "run": self.settings.run,
-            "plan": self.terms.fingerprint,
-            "rounds": self.progress.rounds,
-            "participants_by_round": [event.users for event in events],
-            "accuracy": last.accuracy,
-            "loss": last.loss,
-            "accuracy_by_round": [entry.accuracy for entry in self.progress.metrics],
+        """Write the model and what it cost; if there is none, why."""
+        metrics = self.progress.metrics
+        summary: dict[str, Any] = {"run": self.settings.run, "terms": self.terms.digest, "rounds": len(metrics)}
+        if not metrics:
+            summary["refused"] = f"not even one round keeps within target_epsilon: {self._refused}"
+            self._folder.finish(None, summary)
+            return
+        guarantee = self._run.guarantee
+        summary |= {
+            "participants_by_round": [exposure.budgets.size for exposure in self.progress.exposures],
+            "accuracy": metrics[-1].accuracy,
+            "loss": metrics[-1].loss,
+            "accuracy_by_round": [entry.accuracy for entry in metrics],
             "certified": {
-                "epsilon": last.epsilon,
-                "delta": self._accountant.delta,
-                "epsilon_by_round": [entry.epsilon for entry in self.progress.metrics],
-                "neighbours": NEIGHBOURS,
+                "epsilon": guarantee.epsilon,
+                "delta": guarantee.delta,
+                "epsilon_by_round": [entry.epsilon for entry in metrics],
+                "neighbours": guarantee.neighbours,
                 "level": "user, all coordinates of all rounds, from those who took part",
             },
         }
-        self._folder.finish(self._analysis.model(self.progress), summary)
+        self._folder.finish(self._run.model(), summary)
 
     def _conclude(self, release: Release) -> None:
-        expected = (self.settings.run, self.number, self.terms.fingerprint, (self.terms.dimensions, self.terms.levels))
-        if (release.run, release.round, release.plan, release.batch.counts.shape) != expected:
+        expected = (self.settings.run, self.number, self.terms.digest, (self.terms.dimensions, self.terms.levels))
+        if (release.run, release.round, release.terms, release.batch.counts.shape) != expected:
             raise ProtocolError(f"the shuffler's release is not that of round {self.number} under these terms")
-        progress = self._analysis.conclude(self.progress, release.batch, self._began)
-        batch = self.batch
+        batch, number = self.batch, self.number
+        self._run.charge(release.batch.budgets)
+        self._run.conclude(release.batch, self._began)
         try:
-            # Who took part must be known again after a crash, to charge for it; so it is kept before the round counts.
-            self._keep_budgets(progress.events[-1].budgets_sha256, release.batch.budgets)
-            self._folder.save(progress)
+            self._folder.save(self.progress)
         except OSError as error:
-            raise DataError(
-                f"{self.folder} cannot be written, so round {self.number} does not count yet: {error}"
-            ) from None
-        self.progress, self._budgets = progress, release.batch.budgets
+            raise DataError(f"{self.folder} cannot be written, so round {number} does not count yet: {error}") from None
+        self._drop_sealed(batch)
+
+    def _drop_sealed(self, batch: Path) -> None:
         if not self.settings.keep_sealed:
             batch.unlink(missing_ok=True)
 
-    def _resume(self) -> Progress:
-        progress = self._folder.load()
-        if progress is None:
-            return self._analysis.start()
-        for event in progress.events:
-            self._budgets = self._read_budgets(event.budgets_sha256)
-            self._accountant.charge(self._budgets)
-        return progress
-
-    def _keep_budgets(self, name: str, budgets: NDArray[np.float64]) -> None:
-        path = self._budgets_file(name)
-        if not path.exists():
-            write_whole(path, lambda file: np.save(file, np.sort(budgets)))
-
-    def _read_budgets(self, name: str) -> NDArray[np.float64]:
-        path = self._budgets_file(name)
+    def _resumed(self, schedule: Schedule, identity: Identity, test: Examples) -> Run:
         try:
-            budgets: NDArray[np.float64] = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"{path} cannot be read, so what was spent is not known: {error}") from None
-        return budgets
-
-    def _budgets_file(self, name: str) -> Path:
-        return self._folder.path / "budgets" / f"{name}.npy"
+            reached = self._folder.load()
+            return Run(self.terms.terms, schedule, self.terms.model, identity, users=1, test=test, resume=reached)
+        except ParameterError as error:
+            raise DataError(f"{self.folder} holds another run; choose another folder: {error}") from None
 
 
-def _run_folder(path: Path, terms: Terms) -> RunFolder:
-    if not (path / "config.json").exists():
-        return RunFolder.create(path, terms.plan, "held by the federation's vaults")
-    folder = RunFolder.open(path)
-    if folder.plan != terms.plan:
-        raise DataError(f"{path} holds a run of another plan; choose another folder")
-    return folder
+def _run_folder(path: Path, terms: FederationTerms) -> RunFolder:
+    if (path / "config.json").exists():
+        return RunFolder.open(path)
+    delta = terms.terms.central_delta(1)
+    choices, data = {"terms": terms.digest}, "held by the federation's vaults"
+    return RunFolder.create(path, choices, delta=delta, rounds=terms.rounds, data=data)
 
 
-def _read_test(path: Path, terms: Terms) -> TestSet:
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            images, labels = stored["images"], stored["labels"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
-    if images.ndim != 2 or images.shape[1] != terms.features or labels.shape != images.shape[:1] or not labels.size:
-        raise DataError(f"{path} must hold images of {terms.features} numbers and a label each, got {images.shape}")
-    return TestSet(images.astype(np.float32), labels.astype(np.uint8))
+def _read_test(path: Path, model: LogisticRegression) -> Examples:
+    images, labels = read_arrays(path, ("images", "labels")).values()
+    if images.ndim != 2 or images.shape[1] != model.features or labels.shape != images.shape[:1] or not labels.size:
+        raise DataError(f"{path} must hold images of {model.features} numbers and a label each, got {images.shape}")
+    return Examples(images.astype(np.float32), labels)

@@ -52,7 +52,8 @@ class Authority:
             .add_extension(signer, critical=False)
             .sign(self._key, SHA256())
         )
-        return certificate.public_bytes(Encoding.PEM), _private_pem(key)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return certificate.public_bytes(Encoding.PEM), private
 
 
 def node_key() -> tuple[bytes, bytes]:
@@ -60,10 +61,6 @@ def node_key() -> tuple[bytes, bytes]:
     key = ec.generate_private_key(ec.SECP384R1())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), public
-
-
-def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _name(text: str) -> x509.Name:

@@ -4,12 +4,11 @@ The shuffler's operator invites, since the shuffler's key is the secret that eve
 SuperLink and analyzer hold nothing but a TLS key and a token, and go to whoever runs those.
 """
 
-import io
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,18 @@ from numpy.typing import NDArray
 from apes.errors import DataError, ParameterError
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.keys import Authority, node_key, write_secret
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
-from apes.federation.trial.scripts import (
-    analyzer_script,
-    register_script,
-    superlink_script,
-    supernode_script,
-    write_script,
-)
-from apes.federation.vault.folder import VAULT, VaultSettings, read_holdings
-from apes.shuffler.service.policy import Policy
+from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
+from apes.federation.vault.folder import VAULT, VaultSettings, read_vault
+from apes.population import Examples
+from apes.shuffler.service.policy import Limits, Policy
 from apes.shuffler.service.server import ShufflerSettings
+from apes.storage.arrays import write_arrays
 from apes.storage.files import write_bytes
 from apes.storage.settings import read_settings, write_settings
-from apes.training.analysis import TestSet
+from apes.terms.schedule import Schedule
+from apes.wire.envelope import RUN_BYTES
 
 CARD = "card.json"
 # What Flower ships to the nodes.
@@ -44,24 +40,18 @@ _INVITATION = "invitation.json"
 
 
 @dataclass(frozen=True)
-class Invitation:
+class Invitation(Limits):
     """What a user needs to know to join; public.
 
     Attributes:
         run: The run, in hexadecimal.
         shuffler_key: X25519 public key that reports are sealed to, in hexadecimal.
         superlink: Host and port of the SuperLink.
-        smallest_budget: Smallest local budget that the shuffler takes.
-        largest_budget: Largest local budget that the shuffler takes.
-        smallest_cohort: Fewest reports that the shuffler releases.
     """
 
     run: str
     shuffler_key: str
     superlink: str
-    smallest_budget: float
-    largest_budget: float
-    smallest_cohort: int
 
 
 @dataclass(frozen=True)
@@ -79,11 +69,11 @@ class Card:
 
 @dataclass(frozen=True)
 class Servers:
-    """Where shuffler and SuperLink are, and how the analyzer behaves.
+    """Where shuffler and SuperLink are, host and port of each, and how the analyzer behaves.
 
     Attributes:
-        shuffler: Host and port.
-        superlink: Host and port.
+        shuffler: Address of the shuffler.
+        superlink: Address of the SuperLink.
         nodes: SuperNodes to wait for before the first round.
         round_seconds: How long a round waits for reports.
         keep_sealed: Whether the analyzer keeps the sealed reports.
@@ -94,15 +84,6 @@ class Servers:
     nodes: int
     round_seconds: float = 600.0
     keep_sealed: bool = False
-
-
-@dataclass(frozen=True)
-class Range:
-    """Which reports the shuffler's policy lets through: budgets, and the size of a cohort."""
-
-    smallest_budget: float
-    largest_budget: float
-    smallest_cohort: int
 
 
 @contextmanager
@@ -119,41 +100,49 @@ def new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def invite(folder: Path, terms: Terms, run: str, test: TestSet, servers: Servers, admits: Range) -> Path:
-    """Make the folders of shuffler, SuperLink and analyzer, and the invitation; return the invitation's folder."""
-    layout = Layout(folder)
-    authority, opener, token = Authority(), X25519PrivateKey.generate(), secrets.token_urlsafe(32).encode()
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a federation is to do.
+
+    Attributes:
+        terms: What users agree to.
+        schedule: What the analyzer does with estimates.
+        test: Public examples that it judges the model by.
+    """
+
+    terms: FederationTerms
+    schedule: Schedule
+    test: Examples
+
+
+def invite(folder: Path, task: Task, servers: Servers, limits: Limits) -> Invitation:
+    """Make the folders of shuffler, SuperLink and analyzer, and that of the invitation, which is returned."""
+    layout, authority, opener = Layout(folder), Authority(), X25519PrivateKey.generate()
+    token, run = secrets.token_urlsafe(32).encode(), secrets.token_hex(RUN_BYTES)
     for owner, (host, _) in ((layout.shuffler, servers.shuffler), (layout.superlink, servers.superlink)):
         certificate, key = authority.issue(host)
         write_bytes(owner / "tls.pem", certificate)
         write_secret(owner / "tls.key", key)
     for trusting in (layout.analyzer, layout.superlink, layout.invitation):
         write_bytes(trusting / "authority.pem", authority.certificate())
-    write_secret(layout.shuffler / "shuffler.key", opener.private_bytes_raw())
-    write_settings(layout.shuffler / "shuffler.json", ShufflerSettings(*servers.shuffler))
-    write_script(layout.shuffler / "start.sh", "exec apes shuffler shuffler.json")
-    write_script(layout.superlink / "start.sh", superlink_script(*servers.superlink))
-    write_script(layout.superlink / "register.sh", register_script(*servers.superlink))
-    write_script(layout.analyzer / "start.sh", analyzer_script(*servers.superlink))
-    shutil.copytree(_APP, layout.analyzer / "app", ignore=shutil.ignore_patterns("__pycache__"))
     for owner in (layout.shuffler, layout.analyzer):
         write_secret(owner / "token", token)
-    url = f"https://{servers.shuffler[0]}:{servers.shuffler[1]}"
-    settings = AnalyzerSettings(run, url, servers.nodes, servers.round_seconds, keep_sealed=servers.keep_sealed)
+    write_server_scripts(layout.folder, servers.superlink)
+    write_secret(layout.shuffler / "shuffler.key", opener.private_bytes_raw())
+    write_settings(layout.shuffler / "shuffler.json", ShufflerSettings(*servers.shuffler))
+    shutil.copytree(_APP, layout.analyzer / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    url, link = (f"{host}:{port}" for host, port in (servers.shuffler, servers.superlink))
+    waits = servers.nodes, servers.round_seconds
+    settings = AnalyzerSettings(run, f"https://{url}", *waits, keep_sealed=servers.keep_sealed)
     write_settings(layout.analyzer / "analyzer.json", settings)
-    write_bytes(layout.analyzer / "test.npz", _archive({"images": test.images, "labels": test.labels}))
+    write_arrays(layout.analyzer / "test.npz", {"images": task.test.features, "labels": task.test.labels})
+    write_settings(layout.analyzer / "schedule.json", task.schedule)
     for reader in (layout.analyzer, layout.invitation):
-        terms.write(reader / "terms.json")
-    invitation = Invitation(
-        run,
-        opener.public_key().public_bytes_raw().hex(),
-        f"{servers.superlink[0]}:{servers.superlink[1]}",
-        admits.smallest_budget,
-        admits.largest_budget,
-        admits.smallest_cohort,
-    )
+        task.terms.write(reader / "terms.json")
+    public = opener.public_key().public_bytes_raw().hex()
+    invitation = Invitation(**asdict(limits), run=run, shuffler_key=public, superlink=link)
     write_settings(layout.invitation / _INVITATION, invitation)
-    return layout.invitation
+    return invitation
 
 
 def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], node_port: int) -> Card:
@@ -167,24 +156,23 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
         node_port: Local port for the SuperNode.
     """
     invitation = read_settings(invitation_folder / _INVITATION, Invitation)
-    terms = Terms.read(invitation_folder / "terms.json")
+    terms = FederationTerms.read(invitation_folder / "terms.json")
     budgets = np.asarray(arrays["budgets"], dtype=np.float64)
     if not ((budgets >= invitation.smallest_budget) & (budgets <= invitation.largest_budget)).all():
         low, high = invitation.smallest_budget, invitation.largest_budget
         raise DataError(f"budgets must be in [{low:g}, {high:g}], which is what the shuffler takes")
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
-    allowances = {"allowances": terms.coordinates_from_data * budgets * terms.plan.rounds}
-    write_secret(folder / "data.npz", _archive({**allowances, **arrays}))
+    allowances = {"allowances": terms.charged * budgets * terms.rounds}
+    write_arrays(folder / "data.npz", {**allowances, **arrays}, 0o600)
     write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
-    # What the vault will read has to be right now, while somebody is looking.
-    read_holdings(folder / "data.npz", folder / "keys.bin", terms)
     terms.write(folder / "terms.json")
-    write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
     write_settings(folder / VAULT, VaultSettings((invitation.run,), invitation.shuffler_key))
+    # What the vault will read has to be right now, while somebody is looking.
+    read_vault(folder / VAULT)
+    write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
     private, public = node_key()
     write_secret(folder / "node.key", private)
-    write_script(folder / "start-vault.sh", f"exec apes vault {VAULT}")
-    write_script(folder / "start-supernode.sh", supernode_script(invitation.superlink, node_port))
+    write_device_scripts(folder, invitation.superlink, node_port)
     card = Card(tuple(key.public_key().public_bytes_raw().hex() for key in keys), public.decode())
     write_settings(folder / CARD, card)
     return card
@@ -198,17 +186,19 @@ def admit(folder: Path, cards: Iterable[Card]) -> Policy:
     """
     layout = Layout(folder)
     invitation = read_settings(layout.invitation / _INVITATION, Invitation)
-    terms = Terms.read(layout.invitation / "terms.json")
+    terms = FederationTerms.read(layout.invitation / "terms.json")
     cards = list(cards)
     policy = Policy(
-        plan=terms.fingerprint,
+        **{field.name: getattr(invitation, field.name) for field in fields(Limits)},
+        terms=terms.digest,
         runs=(invitation.run,),
-        rounds=terms.plan.rounds,
+        rounds=terms.rounds,
         dimensions=terms.dimensions,
         levels=terms.levels,
-        smallest_budget=invitation.smallest_budget,
-        largest_budget=invitation.largest_budget,
-        smallest_cohort=invitation.smallest_cohort,
+        charged=terms.charged,
+        delta=terms.terms.central_delta(1),
+        top_b_first=terms.top_b_first,
+        target_epsilon=terms.terms.target_epsilon,
         senders=tuple(sender for card in cards for sender in card.senders),
     )
     nodes = layout.superlink / "nodes"
@@ -217,10 +207,3 @@ def admit(folder: Path, cards: Iterable[Card]) -> Policy:
         write_bytes(nodes / f"node-{number:04d}.pub", card.node.encode())
     write_settings(layout.shuffler / "policy.json", policy)
     return policy
-
-
-def _archive(arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Arrays as the bytes of a NumPy archive."""
-    archive = io.BytesIO()
-    np.savez(archive, **arrays)  # type: ignore[arg-type]  # its stub has no type for a dictionary of arrays
-    return archive.getvalue()

@@ -8,15 +8,26 @@ from pathlib import Path
 import httpx
 
 from apes.errors import ProtocolError
-from apes.wire.release import Release
+from apes.wire.release import ROUND, Release
 
 _PIECE = 1 << 20
 _SECONDS_TO_CONNECT = 10.0
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 2.0
 
 
 class CohortTooSmall(ProtocolError):  # noqa: N818 - the name says what happened
     """The shuffler found too few reports to release a round."""
+
+
+class TargetReached(ProtocolError):  # noqa: N818 - likewise
+    """The shuffler does not release a round, since it would pass the target."""
+
+
+class _StillOpen(ProtocolError):  # noqa: N818 - likewise
+    """The shuffler has not released a round."""
+
+
+_REFUSALS = {"cohort": CohortTooSmall, "target": TargetReached, "open": _StillOpen}
 
 
 class ShufflerClient:
@@ -42,10 +53,10 @@ class ShufflerClient:
 
     def release(self, run: str, number: int) -> Release | None:
         """Return the release of a round, or None if it is open."""
-        answer = self._insist(lambda: self._http.get(_path(run, number)))
-        if answer.status_code == httpx.codes.NOT_FOUND and answer.json().get("refused") == "open":
+        try:
+            return _read(self._insist(lambda: self._http.get(ROUND.format(run=run, number=number))))
+        except _StillOpen:
             return None
-        return _read(answer)
 
     def close_round(self, run: str, number: int, batch: Path) -> Release:
         """Send the framed reports in the file ``batch`` and return the round's release.
@@ -54,16 +65,14 @@ class ShufflerClient:
 
         Raises:
             CohortTooSmall: If too few reports count; the round stays open.
+            TargetReached: If the round would pass the target; nothing is released.
             ProtocolError: If the shuffler refuses for another reason, or cannot be reached.
         """
-        answer = self._insist(lambda: self._http.post(_path(run, number), content=_pieces(batch)))
+        path = ROUND.format(run=run, number=number)
+        answer = self._insist(lambda: self._http.post(path, content=_pieces(batch)))
         if answer.status_code == httpx.codes.CONFLICT:
-            answer = self._insist(lambda: self._http.get(_path(run, number)))
+            answer = self._insist(lambda: self._http.get(path))
         return _read(answer)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._http.close()
 
     def _insist(self, ask: Callable[[], httpx.Response]) -> httpx.Response:
         """Ask until there is an answer; asking twice is safe, since a round is released only once."""
@@ -82,10 +91,6 @@ class ShufflerClient:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _path(run: str, number: int) -> str:
-    return f"/v1/runs/{run}/rounds/{number}"
-
-
 def _pieces(batch: Path) -> Iterator[bytes]:
     with batch.open("rb") as file:
         while piece := file.read(_PIECE):
@@ -100,4 +105,4 @@ def _read(answer: httpx.Response) -> Release:
         message, reason = str(body["message"]), str(body["refused"])
     except (ValueError, KeyError, TypeError):
         raise ProtocolError(f"the shuffler answered {answer.status_code}: {answer.text[:200]}") from None
-    raise (CohortTooSmall if reason == "cohort" else ProtocolError)(f"the shuffler refused ({reason}): {message}")
+    raise _REFUSALS.get(reason, ProtocolError)(f"the shuffler refused ({reason}): {message}")

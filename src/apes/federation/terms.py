@@ -1,70 +1,67 @@
-"""The terms of a federation: what every party agrees to before anything runs, and how they are told apart."""
+"""The terms of a federation as a file: what every party agrees to before anything runs."""
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
-from apes.accounting.accountant import Accountant
-from apes.checks import whole
-from apes.client.device import DeviceClient
+from apes.client.client import DeviceClient
 from apes.errors import DataError, ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
-from apes.models.logistic import LogisticRegression
+from apes.models.logistic import FedProx, LogisticRegression
 from apes.storage.settings import from_plain, read_settings, write_settings
-from apes.terms.plan import Plan
+from apes.terms.terms import Terms
 
 
 @dataclass(frozen=True)
-class Terms:
-    """Public choices of a federation: a plan, and the shape of the model.
-
-    In a federation everybody's budget is their own: ``plan.budgets`` only says what the organiser expects, and
-    ``plan.data``, ``plan.split`` and ``plan.seed`` only say what a trial is made of.
+class FederationTerms:
+    """Terms and the model that they are about. Everybody's budget is their own: it is not in here.
 
     Attributes:
-        plan: The plan; one with a certificate and coded reports.
-        features: Numbers of an example, at least 1.
-        classes: Classes, in [2, 256].
+        terms: With a certificate, coded reports and an explicit delta.
+        model: What is trained.
     """
 
-    plan: Plan
-    features: int
-    classes: int
+    terms: Terms
+    model: LogisticRegression
 
     def __post_init__(self) -> None:
-        whole("features", self.features, 1)
-        whole("classes", self.classes, 2, 256)
+        if self.terms.delta is None:
+            raise ParameterError("delta must be given in a federation: its size is not known beforehand; got None")
         self.client()
 
     @classmethod
-    def read(cls, path: Path) -> "Terms":
+    def read(cls, path: Path) -> "FederationTerms":
         """Read terms from a file.
 
         Raises:
             DataError: If it does not hold terms.
         """
         raw = read_settings(path, _PlainTerms)
-        plan = from_plain(raw.plan, Plan, f"{path}, plan")
+        if "mechanism" in raw.terms:
+            raise DataError(f"{path}, terms: unknown field 'mechanism'")
+        terms = from_plain(raw.terms, Terms, f"{path}, terms")
+        local = raw.model.get("local")
+        steps = None if local is None else from_plain(local, FedProx, f"{path}, model, local")
         try:
-            return cls(plan, raw.features, raw.classes)
+            model = from_plain(raw.model | {"local": None}, LogisticRegression, f"{path}, model")
+            return cls(terms, LogisticRegression(model.features, model.classes, steps))
         except ParameterError as error:
             raise DataError(f"{path}: {error}") from None
 
     def write(self, path: Path) -> None:
         """Write the terms to a file."""
-        write_settings(path, self)
+        plain = {field.name: getattr(self.terms, field.name) for field in fields(Terms) if field.name != "mechanism"}
+        write_settings(path, _PlainTerms(plain, asdict(self.model)))
 
     @property
-    def fingerprint(self) -> str:
+    def digest(self) -> str:
         """Digest of every choice, 64 hexadecimal digits: what reports are bound to."""
-        text = json.dumps(["apes terms 1", asdict(self)], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return self.terms.digest(self.model)
 
     @property
-    def model(self) -> LogisticRegression:
-        """What is trained."""
-        return LogisticRegression(self.features, self.classes)
+    def rounds(self) -> int:
+        """Rounds of a run."""
+        return self.terms.rounds
 
     @property
     def dimensions(self) -> int:
@@ -72,28 +69,27 @@ class Terms:
         return self.model.dimensions
 
     @property
-    def coordinates_from_data(self) -> int:
+    def charged(self) -> int:
         """Coordinates of a report that a round charges for."""
-        return self.plan.coordinates_from_data(self.dimensions)
+        return self.terms.charged(self.dimensions)
+
+    @property
+    def top_b_first(self) -> int | None:
+        """How many coordinates users keep before perturbing, or None."""
+        thin = self.terms.sparsification
+        return None if thin is None else thin.top_b_first(self.dimensions)
 
     @property
     def levels(self) -> int:
         """Levels of a report."""
-        return self.plan.coded_levels or MAX_LEVELS
+        return self.terms.reports.levels or MAX_LEVELS
 
     def client(self) -> DeviceClient:
         """What a device runs."""
-        return self.plan.device_client(self.dimensions)
-
-    def accountant(self) -> Accountant:
-        """What charges the rounds, for whoever took part; the target is for the caller to keep."""
-        coordinates, delta = self.coordinates_from_data, self.plan.central_delta
-        chosen, rounds = self.plan.chosen_first(self.dimensions), self.plan.rounds
-        return Accountant(coordinates, delta, self.levels, expected_rounds=rounds, chosen=chosen)
+        return self.terms.device_client(self.model)
 
 
 @dataclass(frozen=True)
 class _PlainTerms:
-    plan: dict[str, object]
-    features: int
-    classes: int
+    terms: dict[str, Any]
+    model: dict[str, Any]

@@ -1,15 +1,77 @@
-"""Where a monotone cost meets a target: closed in on from both sides; the answer is the safe side."""
+"""Where a condition begins to hold, or a cost meets a target: closed in on from both sides, answered on the safe one.
+
+`bisect` halves, for conditions that are cheap; `first_below` and `Search` guess from the values, for curves and costs
+that are not.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from scipy.optimize import brentq
+
 Progress = Callable[[int, int], None]
+# How closely `first_below` finds a crossing, relative to it, and how far, as a factor, a guess of it may be off.
+_PRECISION, _NEAR = 1e-12, 1.001
 # A guess keeps this share of the bracket away from its ends, so that every guess makes it smaller.
 _MARGIN = 0.02
 _LONGEST_STEP = 8
 # Where the cost is 0 (delta covers all there is), it is taken as this share of the target on logarithmic scales.
 _NOTHING = 1e-6
+
+
+def bisect(
+    is_safe: Callable[[float], bool],
+    unsafe: float,
+    safe: float,
+    *,
+    steps: int,
+    tolerance: float = 0.0,
+    from_zero: float = 0.5,
+) -> float:
+    """Halve the way between two places and return the safe end: ``safe`` itself, or a place where the condition held.
+
+    Args:
+        is_safe: The condition, written so that NaN fails it.
+        unsafe: A place where it does not hold.
+        safe: One where it does, on either side.
+        steps: Most halvings.
+        tolerance: Distance of the two, relative to the safe one, at which to stop.
+        from_zero: Where to look next, as a share of the safe place, as long as the unsafe one is 0.
+    """
+    for _ in range(steps):
+        if abs(safe - unsafe) <= tolerance * abs(safe):
+            break
+        middle = (unsafe + safe) / 2 if unsafe != 0 else from_zero * safe
+        unsafe, safe = (unsafe, middle) if is_safe(middle) else (middle, safe)
+    return safe
+
+
+def first_below(curve: Callable[[float], float], level: float, last: float, guess: float | None = None) -> float:
+    """Return where a falling curve gets down to a level, in [0, last], up to some 1e-12 of it; ``last`` if nowhere.
+
+    A guess that is right to a thousandth saves most of the evaluations; a wrong one only costs two.
+
+    Guarantee:
+        The curve was evaluated at the answer and found at most ``level``, unless it is ``last``; so the answer is on
+        the safe side even if the curve does not fall.
+    """
+    low, high = 0.0, last
+    if guess is not None and 0 < guess * _NEAR < last and curve(guess / _NEAR) > level > curve(guess * _NEAR):
+        low, high = guess / _NEAR, guess * _NEAR
+    elif curve(0.0) <= level:
+        return 0.0
+    elif not curve(last) < level:
+        return last
+    # A curve that falls by orders of magnitude is nearly straight in the logarithm.
+    floor = level * 1e-6
+    crossing = float(brentq(lambda t: math.log(max(curve(t), floor) / level), low, high, xtol=1e-300, rtol=_PRECISION))
+    step = _PRECISION * crossing
+    while crossing + step < last:
+        if curve(crossing + step) <= level:
+            return crossing + step
+        step *= 2
+    return last
 
 
 @dataclass(frozen=True)

@@ -134,8 +134,7 @@ def is_private(row: NDArray[np.uint64]) -> bool:
 def _decay(epsilon: float, steps: int) -> tuple[np.uint64, np.uint64]:
     """Upper bound of 2^127 exp(-epsilon / steps), at most 2^127.
 
-    Write epsilon = x 2^h steps with x < 1/4: sum the series of exp(-x), add its error, square h times
-    rounding up.
+    Write epsilon = x 2^h steps with x < 1/4: sum the series of exp(-x), add its error, square h times rounding up.
     """
     if epsilon < _UNIFORM:
         return _ONE_HI, ZERO

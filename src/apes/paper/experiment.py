@@ -1,8 +1,7 @@
 """What a table or figure of the paper is made of."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import mean, stdev
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -52,31 +51,3 @@ class Experiment:
     tables: Callable[[Figures], list[Table]]
     caption: Callable[[Figures], str]
     draw: Callable[[Figures], Figure] | None = None
-
-
-def accuracies(parts: Iterable[Part], result: Results, rounds: int | None = None) -> dict[str, Any]:
-    """Accuracy in per cent of several runs of one cell: each, mean and spread (sample standard deviation).
-
-    Args:
-        parts: The runs.
-        result: Where their results are.
-        rounds: After how many rounds; by default after all of them.
-    """
-    last = -1 if rounds is None else rounds - 1
-    runs = [100 * float(result(part)["accuracy_by_round"][last]) for part in parts]
-    return {"runs": runs, "mean": mean(runs), "spread": stdev(runs) if len(runs) > 1 else 0.0}
-
-
-def spread(cell: dict[str, Any]) -> str:
-    """Mean and spread of a cell as text."""
-    return f"{cell['mean']:.2f} ± {cell['spread']:.2f}"
-
-
-def signed(difference: float) -> str:
-    """A difference with its sign."""
-    return f"{difference:+.2f}"
-
-
-def below(gap: float) -> str:
-    """How far something lies below another, in points, as text; a negative gap is above it."""
-    return f"{abs(gap):.2f} points {'below' if gap >= 0 else 'above'}"

@@ -147,7 +147,7 @@ def _train(workshop: Workshop, arguments: Values, tell: Callable[[float], None])
 
 
 def _bounds(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
-    """Every bound a coordinate for one law and number of users; published ones at delta_s, ours at delta_c."""
+    """Every bound per coordinate for one law and number of users; published ones at delta_s, ours at delta_c."""
     budgets = make_budgets(arguments["budgets"], arguments["users"], arguments["seed"])
     delta = math.tanh(float(budgets.max()) / 2) * arguments["delta_s"]
     published = published_figures(budgets, arguments["delta_s"], 1)
@@ -164,7 +164,7 @@ def _bounds(workshop: Workshop, arguments: Values, tell: Callable[[float], None]
 def _user_level(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
     """Certified user-level figures of a law, one round and all rounds."""
     budgets = make_budgets(arguments["budgets"], arguments["users"], arguments["seed"])
-    exposure = Exposure(budgets, arguments["dimensions"], top_b_first=arguments.get("chosen"))
+    exposure = Exposure(budgets, arguments["dimensions"], top_b_first=arguments.get("top_b_first"))
     figures = [certified_epsilon(exposure, arguments["delta"], rounds) for rounds in (1, arguments["rounds"])]
     return {"round": figures[0], "total": figures[1]}
 

@@ -9,17 +9,10 @@ from apes.paper.parts import Part
 from apes.paper.setting import DELTA_S, DELTA_USER, DIMENSIONS, KEPT, Setting
 from apes.terms.sparsification import Sparsification
 
-CONVENTIONS = {
-    "coordinate": DeltaConvention.COORDINATE,
-    "composed": DeltaConvention.COMPOSED,
-    "stated": DeltaConvention.STATED,
-}
-"""What delta' in the logarithm is: delta_c, m delta_c, or 3.6e-5 (docs/published-bounds.md)."""
 
-
-def bounds_part(setting: Setting, law: str) -> Part:
+def bounds_part(users: int, law: str) -> Part:
     """Every bound of one coordinate."""
-    return Part("bounds", {"budgets": law, "users": setting.users, "seed": 1, "delta_s": DELTA_S})
+    return Part("bounds", {"budgets": law, "users": users, "seed": 1, "delta_s": DELTA_S})
 
 
 def user_part(
@@ -33,45 +26,50 @@ def user_part(
         rounds: In all; by default the setting's.
         sparsification: What becomes of reports; None for APES.
     """
-    arguments = {"budgets": law, "users": setting.users, "seed": 1, "delta": DELTA_USER}
+    arguments = {"budgets": law, "users": setting.users, "seed": 1, "delta": DELTA_USER, "dimensions": DIMENSIONS}
     arguments["rounds"] = setting.rounds if rounds is None else rounds
-    if sparsification is None:
-        return Part("user-level", arguments | {"dimensions": DIMENSIONS})
-    arguments["dimensions"] = sparsification.charged(DIMENSIONS)
-    chosen = sparsification.top_b_first(DIMENSIONS)
-    return Part("user-level", arguments if chosen is None else arguments | {"chosen": chosen})
+    if sparsification is not None:
+        arguments["dimensions"] = sparsification.charged(DIMENSIONS)
+        b = sparsification.top_b_first(DIMENSIONS)
+        arguments |= {} if b is None else {"top_b_first": b}
+    return Part("user-level", arguments)
 
 
 def epsilon_c(setting: Setting, law: str, result: Results) -> dict[str, float]:
     """Published central epsilon of a coordinate, framework by framework."""
-    bounds = result(bounds_part(setting, law))
+    bounds = result(bounds_part(setting.users, law))
     numeric, clones = bounds["published"]["eon_numeric"], bounds["published"]["fmt22_numeric"]
-    return {
-        "ldp-min": bounds["smallest"],
-        "pldp": bounds["largest"],
-        "unis": clones,
-        "apes": numeric,
-        "s-apes": numeric,
-    }
+    own = {"ldp-min": bounds["smallest"], "pldp": bounds["largest"]}
+    return own | {"unis": clones, "apes": numeric, "s-apes": numeric}
 
 
 def epsilon_uc(setting: Setting, law: str, result: Results, printed: dict[str, float]) -> dict[str, dict[str, Any]]:
-    """Published central epsilon of a user under each convention, and which comes nearest to what is printed."""
-    coordinate = epsilon_c(setting, law, result)
-    delta = math.tanh(result(bounds_part(setting, law))["largest"] / 2) * DELTA_S
-    kept = round(KEPT * DIMENSIONS)
+    """Published central epsilon of a user under each convention, and which comes nearest to what is printed.
+
+    The conventions differ in what delta' in the logarithm is: delta_c, m delta_c, or 3.6e-5 (docs/published-bounds.md).
+    """
+    delta = math.tanh(result(bounds_part(setting.users, law))["largest"] / 2) * DELTA_S
     answer: dict[str, dict[str, Any]] = {}
-    for framework, epsilon in coordinate.items():
-        figures: dict[str, float] = {}
+    for framework, epsilon in epsilon_c(setting, law, result).items():
         if framework == "pldp":
-            figures["d times the largest budget"] = DIMENSIONS * epsilon
+            figures = {"d times the largest budget": DIMENSIONS * epsilon}
         elif framework == "ldp-min":
-            figures["stated"] = advanced_composition(epsilon, DELTA_USER, DIMENSIONS)
+            figures = {"stated": advanced_composition(epsilon, DELTA_USER, DIMENSIONS)}
+        elif framework == "s-apes":
+            kept = round(KEPT * DIMENSIONS)
+            figures = {c.value: user_s_apes(epsilon, delta, kept, c).epsilon for c in DeltaConvention}
         else:
-            for name, convention in CONVENTIONS.items():
-                compose = user_s_apes if framework == "s-apes" else user_apes
-                count = kept if framework == "s-apes" else DIMENSIONS
-                figures[name] = compose(epsilon, delta, count, convention).epsilon
+            figures = {c.value: user_apes(epsilon, delta, DIMENSIONS, c).epsilon for c in DeltaConvention}
         nearest = min(figures, key=lambda name: abs(figures[name] - printed[framework]))
         answer[framework] = {"by_convention": figures, "convention": nearest, "epsilon": figures[nearest]}
     return answer
+
+
+def beside(ours: dict[str, Any], printed: float) -> list[str]:
+    """A printed figure, one of ours from `epsilon_uc`, its convention, and the difference, as text."""
+    return [
+        f"{printed:g}",
+        f"{ours['epsilon']:.2f}",
+        ours["convention"],
+        f"{100 * (ours['epsilon'] / printed - 1):+.1f} %",
+    ]

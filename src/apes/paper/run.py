@@ -7,31 +7,27 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from apes.cli.plots.pictures import save
-from apes.paper.experiment import Experiment, Table
+from apes.paper.experiment import Experiment
 from apes.paper.parts import Part, Workshop
 from apes.paper.setting import Setting
+from apes.paper.style import save
 from apes.storage.files import write_bytes
 from apes.storage.version import __version__
 
-Progress = Callable[[float, float, str], None]
+WorkProgress = Callable[[float, float, str], None]
 """Called with the work done so far, all of it, and what is being done."""
 
 
-def work(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop, progress: Progress) -> None:
+def work(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop, progress: WorkProgress) -> None:
     """Work out every part that is not kept yet, each once."""
-    parts = {part.name: part for experiment in experiments for part in experiment.parts(setting)}
-    todo = [part for part in parts.values() if not workshop.is_done(part)]
+    todo = [part for part in _parts(experiments, setting) if not workshop.is_done(part)]
     total, done = sum(part.weight for part in todo), 0.0
     for part in sorted(todo, key=_data_used):
-        what, before = _in_words(part), done
-        progress(before, total, what)
 
-        def tell(share: float, before: float = before, part: Part = part, what: str = what) -> None:
-            progress(before + share * part.weight, total, what)
+        def tell(share: float, before: float = done, part: Part = part) -> None:
+            progress(before + share * part.weight, total, _in_words(part))
 
+        tell(0.0)
         workshop.work_out(part, tell)
         done += part.weight
     progress(total, total, "done")
@@ -39,8 +35,12 @@ def work(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop
 
 def seconds(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop) -> float:
     """How long all parts took, those that are shared counted once."""
-    parts = {part.name: part for experiment in experiments for part in experiment.parts(setting)}
-    return sum(workshop.seconds(part) for part in parts.values())
+    return sum(workshop.seconds(part) for part in _parts(experiments, setting))
+
+
+def _parts(experiments: Iterable[Experiment], setting: Setting) -> list[Part]:
+    """What the experiments need, each part once."""
+    return list({part.name: part for experiment in experiments for part in experiment.parts(setting)}.values())
 
 
 def _data_used(part: Part) -> tuple[str, str, str]:
@@ -63,29 +63,21 @@ def write(experiment: Experiment, setting: Setting, workshop: Workshop, folder: 
         folder: Where ``NAME.json`` and ``NAME.png`` go.
         command: What a reader has to type.
     """
-    parts = experiment.parts(setting)
-    sources = {workshop.result(part).get("data") for part in parts} - {None}
+    sources = {workshop.result(part).get("data") for part in experiment.parts(setting)} - {None}
     result = {
         "name": experiment.name,
         "title": experiment.title,
         "command": command,
         "version": __version__,
-        "setting": setting.as_dict(),
+        "setting": asdict(setting),
         "data": sorted(str(source) for source in sources),
-        "seconds": sum(workshop.seconds(part) for part in {part.name: part for part in parts}.values()),
+        "seconds": seconds([experiment], setting, workshop),
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "figures": experiment.figures(setting, workshop.result),
     }
     path = folder / f"{experiment.name}.json"
     write_bytes(path, (json.dumps(result, indent=1) + "\n").encode())
     kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    picture = None if experiment.draw is None else experiment.draw(kept["figures"])
-    if isinstance(picture, Figure):
-        save(picture, folder / f"{experiment.name}.png")
+    if experiment.draw is not None:
+        save(experiment.draw(kept["figures"]), folder / f"{experiment.name}.png")
     return kept
-
-
-def shown(experiment: Experiment, result: dict[str, Any]) -> dict[str, Any]:
-    """What a reader gets to see of a result: title, caption, tables."""
-    tables: list[Table] = experiment.tables(result["figures"])
-    return {"caption": experiment.caption(result["figures"]), "tables": [asdict(table) for table in tables]}

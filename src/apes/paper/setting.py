@@ -1,7 +1,10 @@
-"""How large a reproduction is: the paper's own size, or a coarse version of everything."""
+"""What is run: how large, on which data, and with whose choices, the authors' or ours."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from apes.paper.parts import Part
+from apes.terms.terms import Terms
 
 DIMENSIONS = 7850
 """784 x 10 weights and 10 biases."""
@@ -11,11 +14,31 @@ DELTA_USER = 3.6e-5
 """The paper's delta of a user."""
 KEPT = 0.2
 """Share of the coordinates that S-APES keeps."""
+CLIP = 0.1
+"""The authors' clip bound."""
+PUBLISHED, OURS = COLUMNS = ("as published", "ours")
+"""The two ways in which everything is trained."""
+
+_CHOICES: dict[str, dict[str, Any]] = {
+    # From the authors' public experiments: unit-norm images, labels (u + j) mod 10, FedProx, continuous reports.
+    PUBLISHED: {
+        "split": "label",
+        "normalise": "unit-norm",
+        "update": "fedprox",
+        "local_epochs": 10,
+        "local_learning_rate": 1.0,
+        "mu": 0.01,
+        "learning_rate": 1.0,
+        "clip": CLIP,
+    },
+    # Our defaults, on the authors' split: gradients, coded reports, a step as large as the noise allows.
+    OURS: {"split": "label", "clip": CLIP},
+}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is run.
+    """How large a reproduction is; by default as large as the paper's.
 
     Attributes:
         data: Name of the data set.
@@ -39,15 +62,6 @@ class Setting:
     sweep_rounds: int = 20
     quick: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
-        """The setting as plain values."""
-        return asdict(self)
-
-
-def full(data: str) -> Setting:
-    """The paper's size."""
-    return Setting(data)
-
 
 def quick(data: str) -> Setting:
     """A coarse version of everything, in two minutes."""
@@ -62,3 +76,20 @@ def quick(data: str) -> Setting:
         sweep_rounds=3,
         quick=True,
     )
+
+
+def training(setting: Setting, column: str, framework: str, budgets: str, **changes: Any) -> list[Part]:
+    """Training runs of one kind, one for each seed.
+
+    Args:
+        setting: Size and data.
+        column: One of `COLUMNS`.
+        framework: As on the command line.
+        budgets: Law of the local budgets.
+        changes: Further fields of the plan.
+    """
+    plan = {"framework": framework, "budgets": budgets, **_CHOICES[column]}
+    plan |= {"data": setting.data, "users": setting.users, "rounds": setting.rounds}
+    if column == PUBLISHED and Terms(framework=framework).reports.name == "clip-laplace":
+        plan["levels"] = "continuous"
+    return [Part("train", plan | changes | {"seed": seed}) for seed in setting.seeds]

@@ -1,34 +1,23 @@
 """Table 3: privacy and accuracy under Uniform2."""
 
-from apes.paper.cells import cell
-from apes.paper.columns import OURS, PUBLISHED
-from apes.paper.experiment import Experiment, Figures, Results, Table, accuracies, below, signed, spread
+from apes.paper.accuracy import accuracies, below, cells, rows
+from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.parts import Part
-from apes.paper.printed import ACCURACY, EPSILON_C, EPSILON_UC_TABLE_3, LAWS, NAMES, NON_PRIVATE
-from apes.paper.privacy import bounds_part, epsilon_c, epsilon_uc, user_part
-from apes.paper.setting import Setting
+from apes.paper.printed import EPSILON_C, EPSILON_UC_TABLE_3, NAMES
+from apes.paper.privacy import beside, bounds_part, epsilon_c, epsilon_uc, user_part
+from apes.paper.setting import OURS, Setting
 
 _LAW = "uniform2"
-_FRAMEWORKS = ("non-private", "ldp-min", "pldp", "unis", "apes", "s-apes")
 
 
 def _parts(setting: Setting) -> list[Part]:
-    runs = [
-        part
-        for column in (PUBLISHED, OURS)
-        for framework in _FRAMEWORKS
-        for part in cell(setting, column, framework, _LAW)
-    ]
-    return [bounds_part(setting, _LAW), user_part(setting, _LAW), *runs]
+    return [bounds_part(setting.users, _LAW), user_part(setting, _LAW), *cells(setting, tuple(NAMES), (_LAW,))]
 
 
 def _figures(setting: Setting, result: Results) -> Figures:
-    bounds, user = result(bounds_part(setting, _LAW)), result(user_part(setting, _LAW))
+    bounds, user = result(bounds_part(setting.users, _LAW)), result(user_part(setting, _LAW))
     return {
-        "accuracy": {
-            column: {name: accuracies(cell(setting, column, name, _LAW), result) for name in _FRAMEWORKS}
-            for column in (PUBLISHED, OURS)
-        },
+        "accuracy": accuracies(setting, result, tuple(NAMES), (_LAW,)),
         "epsilon_c": epsilon_c(setting, _LAW, result),
         "epsilon_uc": epsilon_uc(setting, _LAW, result, EPSILON_UC_TABLE_3),
         "certified": {"coordinate": bounds["certified"], **user, "rounds": setting.rounds},
@@ -37,25 +26,22 @@ def _figures(setting: Setting, result: Results) -> Figures:
 
 
 def _tables(figures: Figures) -> list[Table]:
-    return [_privacy(figures), _accuracy(figures)]
+    headings = ["framework", "paper", "ours, as published", "difference", "ours", "difference"]
+    accuracy = [[name, *figures] for name, _, *figures in rows(figures["accuracy"])]
+    note = "Mean and sample standard deviation over the seeds."
+    return [_privacy(figures), Table("Accuracy (%)", headings, accuracy, note)]
 
 
 def _privacy(figures: Figures) -> Table:
-    rows = []
     certified = figures["certified"]
-    for framework, name in NAMES.items():
-        ours, printed = figures["epsilon_uc"][framework], EPSILON_UC_TABLE_3[framework]
+    rows = []
+    for framework, printed in EPSILON_UC_TABLE_3.items():
         proved = framework == "apes"
         rows.append(
             [
-                name,
-                f"{EPSILON_C[framework]:g}",
-                f"{figures['epsilon_c'][framework]:.4f}",
+                *(NAMES[framework], f"{EPSILON_C[framework]:g}", f"{figures['epsilon_c'][framework]:.4f}"),
                 f"{certified['coordinate']:.4f}" if proved else "-",
-                f"{printed:g}",
-                f"{ours['epsilon']:.2f}",
-                ours["convention"],
-                f"{100 * (ours['epsilon'] / printed - 1):+.1f} %",
+                *beside(figures["epsilon_uc"][framework], printed),
                 f"{certified['round']:.3f}" if proved else "-",
             ]
         )
@@ -71,33 +57,13 @@ def _privacy(figures: Figures) -> Table:
     return Table("Privacy", headings, rows, note)
 
 
-def _accuracy(figures: Figures) -> Table:
-    rows = []
-    place = LAWS.index(_LAW)
-    for framework in _FRAMEWORKS:
-        printed = NON_PRIVATE if framework == "non-private" else ACCURACY[framework][place]
-        published, ours = figures["accuracy"][PUBLISHED][framework], figures["accuracy"][OURS][framework]
-        rows.append(
-            [
-                NAMES.get(framework, "Non-Private"),
-                f"{printed:.2f}",
-                spread(published),
-                signed(published["mean"] - printed),
-                spread(ours),
-                signed(ours["mean"] - printed),
-            ]
-        )
-    headings = ["framework", "paper", "ours, as published", "difference", "ours", "difference"]
-    return Table("Accuracy (%)", headings, rows, "Mean and sample standard deviation over the seeds.")
-
-
 def _caption(figures: Figures) -> str:
-    ours = figures["accuracy"][OURS]
-    gap = ours["non-private"]["mean"] - ours["apes"]["mean"]
+    without, apes = (figures["accuracy"][OURS][name][_LAW]["mean"] for name in ("non-private", "apes"))
     return (
         f"APES is certified at {figures['certified']['round']:.2f} for a user and one round where the paper prints "
-        f"57.6; with our settings its accuracy is {below(gap)} training without noise. The paper's user-level column "
-        "needs three readings of delta' (named in the table); it prints 76.9 for UniS here and 79.6 in Table 4."
+        f"57.6; with our settings its accuracy is {below(without - apes)} training without noise. The paper's "
+        "user-level column needs three readings of delta' (named in the table); it prints 76.9 for UniS here and 79.6 "
+        "in Table 4."
     )
 
 

@@ -3,14 +3,14 @@
 import fcntl
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from apes.errors import DataError
 
 
-class _OwnedConnection(sqlite3.Connection):
+class _Owned(sqlite3.Connection):
     """A connection that holds a lock file for as long as it is open."""
 
     lock_file: int = -1
@@ -39,21 +39,19 @@ def open_database(path: Path, tables: str) -> sqlite3.Connection:
         lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise DataError(f"{path} cannot be opened: {error}") from None
-    database = None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        database = sqlite3.connect(path, check_same_thread=False, factory=_OwnedConnection)
-        database.execute("pragma journal_mode = wal")
-        database.execute("pragma synchronous = full")
-        database.executescript(tables)
+        with ExitStack() as undo:
+            undo.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            database = undo.enter_context(closing(sqlite3.connect(path, check_same_thread=False, factory=_Owned)))
+            database.execute("pragma journal_mode = wal")
+            database.execute("pragma synchronous = full")
+            database.executescript(tables)
+            undo.pop_all()
     except BlockingIOError:
-        os.close(lock)
         raise DataError(f"{path} is in use by another process; stop it first") from None
     except (OSError, sqlite3.Error) as error:
-        if database is not None:
-            database.close()
-        os.close(lock)
         raise DataError(f"{path} cannot be used: {error}") from None
     database.lock_file = lock
     return database

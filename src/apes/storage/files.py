@@ -27,12 +27,13 @@ def cache_folder(cache: Path | None = None) -> Path:
     return (Path(tempfile.gettempdir()) if home == "~" else Path(home) / ".cache") / "apes"
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int | None = None) -> None:
     """Write a file so that others see the old content or all of the new, even after a crash.
 
     Args:
         path: the file; its folder is made if need be.
         write: called once with the open file.
+        mode: permissions that the file has before anything is in it (default: the usual ones).
 
     Raises:
         OSError: if the folder or the file cannot be written; what was at ``path`` before stays.
@@ -41,6 +42,8 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with part.open("xb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             write(file)
             sync(file)
         os.replace(part, path)
@@ -49,14 +52,8 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Write ``data`` so that others see the old content or all of the new; with these permissions, if any are given."""
-
-    def write(file: BinaryIO) -> None:
-        if mode is not None:
-            os.fchmod(file.fileno(), mode)
-        file.write(data)
-
-    write_whole(path, write)
+    """Write ``data`` by `write_whole`."""
+    write_whole(path, lambda file: file.write(data), mode)
 
 
 def sync(file: BinaryIO) -> None:

@@ -1,4 +1,4 @@
-"""Structured logs: one line of JSON an event on the standard error, with counts and names of runs, never values."""
+"""Structured logs: one line of JSON per event on the standard error, with counts and names of runs, never values."""
 
 import contextlib
 import json
@@ -47,10 +47,7 @@ class _Lines(logging.Handler):
         facts = {"logger": record.name, "level": record.levelname.lower(), "message": str(record.msg).strip()}
         if record.exc_info is not None and record.exc_info[0] is not None:
             facts["kind"] = record.exc_info[0].__name__
-            facts["place"] = "".join(f"{frame.filename}:{frame.lineno} " for frame in _frames(record)).strip()
+            # The outer frames are the server's.
+            frames = traceback.extract_tb(record.exc_info[2])[-3:]
+            facts["place"] = " ".join(f"{frame.filename}:{frame.lineno}" for frame in frames)
         log("library", **facts)
-
-
-def _frames(record: logging.LogRecord) -> list[traceback.FrameSummary]:
-    """Where an exception was raised, innermost last; the outer frames are the server's."""
-    return list(traceback.extract_tb(record.exc_info[2]))[-3:] if record.exc_info else []

@@ -27,6 +27,21 @@ def read_settings(path: Path, kind: type[T]) -> T:
     return from_plain(values, kind, str(path))
 
 
+def read_token(path: Path) -> str:
+    """Read what the analyzer shows to the shuffler.
+
+    Raises:
+        DataError: If the file is missing or empty.
+    """
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    if not token:
+        raise DataError(f"{path} is empty; it must hold the analyzer's token")
+    return token
+
+
 def from_plain(values: Any, kind: type[T], where: str) -> T:
     """Make a dataclass ``kind`` of plain values as JSON has them; see `read_settings`."""
     if not isinstance(values, dict):

@@ -18,7 +18,8 @@ from apes.mathematics.blas import quiet_blas
 from apes.messages import Batch
 from apes.models.model import Model, check_model, evaluated
 from apes.population import Examples
-from apes.terms.plan import Plan
+from apes.terms.schedule import Schedule
+from apes.terms.terms import Terms
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ class Run:
     """Charges, calibrates, steps and evaluates, round after round.
 
     Args:
-        plan: What runs.
+        terms: What users agreed to.
+        schedule: What is done with estimates.
         model: What is trained.
         identity: What the run is of.
         users: About how many take part; the default delta depends on it.
@@ -97,7 +99,8 @@ class Run:
 
     def __init__(
         self,
-        plan: Plan,
+        terms: Terms,
+        schedule: Schedule,
         model: Model,
         identity: Identity,
         *,
@@ -105,9 +108,9 @@ class Run:
         test: Examples | None,
         resume: Progress | None = None,
     ) -> None:
-        self._plan, self._model, self._test = plan, model, test
-        self._terms, self._accountant = plan.terms, plan.terms.accountant(users)
-        self._calibrator = self._terms.reports.calibrator(plan.schedule.calibration, self._terms.sparsification)
+        self._terms, self._schedule, self._model, self._test = terms, schedule, model, test
+        self._accountant = terms.accountant(users)
+        self._calibrator = terms.reports.calibrator(schedule.calibration, terms.sparsification)
         self._optimizers: dict[str, ServerOptimizer] = {}
         self.progress = Progress(identity, ServerState.start(check_model(model)))
         self._charged: tuple[Exposure, float] | None = None
@@ -172,7 +175,7 @@ class Run:
 
     def model(self) -> NDArray[np.float64]:
         """The weights to hand out."""
-        return self._plan.schedule.optimizer(1.0).model(self.progress.state)
+        return self._schedule.optimizer(1.0).model(self.progress.state)
 
     def _exposure(self, budgets: NDArray[np.float64]) -> Exposure:
         return self._terms.exposure(self.progress.rounds + 1, budgets, self._model.dimensions)
@@ -182,5 +185,5 @@ class Run:
         if name not in self._optimizers:
             is_difference = bool(getattr(self._model, "is_difference", False))
             noise = self._calibrator.standard_error(budgets)
-            self._optimizers[name] = self._plan.schedule.optimizer(noise, is_difference=is_difference)
+            self._optimizers[name] = self._schedule.optimizer(noise, is_difference=is_difference)
         return self._optimizers[name]

@@ -108,9 +108,10 @@ class RunFolder:
         self._write_lines("metrics.jsonl", metrics)
         self._write_lines(_EXPOSURES, exposures)
 
-    def finish(self, weights: NDArray[np.float64], summary: dict[str, Any]) -> None:
-        """Write the model and the summary."""
-        write_whole(self.path / "model.npz", lambda file: np.savez(file, weights=weights))
+    def finish(self, weights: NDArray[np.float64] | None, summary: dict[str, Any]) -> None:
+        """Write the model, if there is one, and the summary."""
+        if weights is not None:
+            write_whole(self.path / "model.npz", lambda file: np.savez(file, weights=weights))
         _write_text(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def recertify(self) -> tuple[list[float], Guarantee]:

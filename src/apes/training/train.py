@@ -88,7 +88,7 @@ def train(
     budgets = plan.terms.applied(people.budgets)
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
-    run = Run(plan, model, identity, users=budgets.size, test=test, resume=resume)
+    run = Run(plan.terms, plan.schedule, model, identity, users=budgets.size, test=test, resume=resume)
     while not run.is_done and run.allows(budgets):
         began = time.perf_counter()
         run.charge(budgets)

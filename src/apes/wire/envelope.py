@@ -6,14 +6,14 @@ An envelope is, byte after byte::
     version   2  1
     run      16  which training run
     round     4  which round of it, from 1
-    plan     32  fingerprint of the terms under which the report was made
+    terms    32  digest of the terms under which the report was made
     sender   32  Ed25519 public key of the user
-    sealed   48 + 8 + d   HPKE (RFC 9180, base mode): the budget as float64, then a level a coordinate
+    sealed   48 + 8 + d   HPKE (RFC 9180, base mode): the budget as float64, then a level per coordinate
     signature 64  Ed25519 over everything before it
 
 Numbers are little-endian. HPKE runs X25519, HKDF-SHA256 and AES-128-GCM; everything before ``sealed`` is its ``info``,
-so a sealed report opens only under the run, round, plan and sender that it was made for: nobody can pass it off as
-another's, or replay it elsewhere. All envelopes of a plan have the same size, whatever is in them.
+so a sealed report opens only under the run, round, terms and sender that it was made for: nobody can pass it off as
+another's, or replay it elsewhere. All envelopes under the same terms have the same size, whatever is in them.
 """
 
 import struct
@@ -31,10 +31,10 @@ from apes.errors import ParameterError, ProtocolError
 
 VERSION = 1
 RUN_BYTES = 16
-PLAN_BYTES = 32
+TERMS_BYTES = 32
 SENDER_BYTES = 32
 _MAGIC = b"APES"
-_HEADER = struct.Struct(f"<4sH{RUN_BYTES}sI{PLAN_BYTES}s{SENDER_BYTES}s")
+_HEADER = struct.Struct(f"<4sH{RUN_BYTES}sI{TERMS_BYTES}s{SENDER_BYTES}s")
 _BUDGET = struct.Struct("<d")
 _SIGNATURE_BYTES = 64
 # X25519's encapsulated key and AES-GCM's tag.
@@ -49,16 +49,17 @@ class Binding:
     Attributes:
         run: 16 bytes that name the training run.
         round: Number of the round, in [1, 2^32).
-        plan: 32 bytes: the fingerprint of the terms.
+        terms: 32 bytes: the digest of the terms.
     """
 
     run: bytes
     round: int
-    plan: bytes
+    terms: bytes
 
     def __post_init__(self) -> None:
-        _sized("run", self.run, RUN_BYTES)
-        _sized("plan", self.plan, PLAN_BYTES)
+        for name, value, size in (("run", self.run, RUN_BYTES), ("terms", self.terms, TERMS_BYTES)):
+            if len(value) != size:
+                raise ParameterError(f"{name} must have {size} bytes, got {len(value)}")
         whole("round", self.round, 1, 2**32 - 1)
 
 
@@ -83,7 +84,7 @@ class Envelope:
         """Return the budget and the levels; neither is checked against anything yet.
 
         Raises:
-            ProtocolError: If it was not sealed to this key, by this sender, for this run, round and plan.
+            ProtocolError: If it was not sealed to this key, by this sender, for this run, round and terms.
         """
         try:
             plain = _SUITE.decrypt(self.sealed, key, _header(self.binding, self.sender))
@@ -104,9 +105,9 @@ def seal(
     """Seal and sign one user's report.
 
     Args:
-        levels: A level a coordinate.
+        levels: A level per coordinate.
         budget: The user's local budget, which the analyzer will see among everybody else's.
-        binding: Run, round and plan.
+        binding: Run, round and terms.
         key: The user's signing key; its public half names the sender.
         shuffler: Whom the report is for.
     """
@@ -125,18 +126,13 @@ def parse(data: bytes, dimensions: int) -> Envelope:
     """
     if len(data) != envelope_size(dimensions):
         raise ProtocolError(f"an envelope has {envelope_size(dimensions)} bytes here, got {len(data)}")
-    magic, version, run, number, plan, sender = _HEADER.unpack_from(data)
+    magic, version, run, number, terms, sender = _HEADER.unpack_from(data)
     if magic != _MAGIC or version != VERSION or number == 0:
         raise ProtocolError("not an envelope of this version")
     return Envelope(
-        Binding(run, number, plan), sender, data[_HEADER.size : -_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
+        Binding(run, number, terms), sender, data[_HEADER.size : -_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
     )
 
 
 def _header(binding: Binding, sender: bytes) -> bytes:
-    return _HEADER.pack(_MAGIC, VERSION, binding.run, binding.round, binding.plan, sender)
-
-
-def _sized(name: str, value: bytes, size: int) -> None:
-    if len(value) != size:
-        raise ParameterError(f"{name} must have {size} bytes, got {len(value)}")
+    return _HEADER.pack(_MAGIC, VERSION, binding.run, binding.round, binding.terms, sender)

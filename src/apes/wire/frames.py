@@ -6,15 +6,29 @@ A frame that is cut short or blown up spoils itself only; a reader never holds m
 import struct
 from collections.abc import Iterable, Iterator
 
-from apes.errors import ParameterError
+from apes.errors import ParameterError, ProtocolError
 
-_LENGTH = struct.Struct("<I")
+LENGTH = struct.Struct("<I")
+"""What stands before a frame."""
 
 
 def framed(items: Iterable[bytes]) -> Iterator[bytes]:
     """Yield every item behind its length."""
     for item in items:
-        yield _LENGTH.pack(len(item)) + item
+        yield LENGTH.pack(len(item)) + item
+
+
+def first_frame(data: bytes) -> tuple[bytes, memoryview]:
+    """Return the frame that ``data`` begins with, and all that follows it.
+
+    Raises:
+        ProtocolError: If the frame is cut short.
+    """
+    start = LENGTH.size
+    stop = start + LENGTH.unpack_from(data)[0] if len(data) >= start else start
+    if len(data) < stop:
+        raise ProtocolError(f"a frame is cut short: it ends at byte {stop}, got {len(data)} bytes")
+    return data[start:stop], memoryview(data)[stop:]
 
 
 class FrameReader:
@@ -37,16 +51,16 @@ class FrameReader:
         self._to_skip -= skipped
         self._held += memoryview(piece)[skipped:]
         start = 0
-        while len(self._held) - start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._held, start)
-            stop = start + _LENGTH.size + length
+        while len(self._held) - start >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(self._held, start)
+            stop = start + LENGTH.size + length
             if length > self._largest:
                 yield b""
                 self._to_skip = max(stop - len(self._held), 0)
             elif stop > len(self._held):
                 break
             else:
-                yield bytes(memoryview(self._held)[start + _LENGTH.size : stop])
+                yield bytes(memoryview(self._held)[start + LENGTH.size : stop])
             start = min(stop, len(self._held))
         del self._held[:start]
 

@@ -10,6 +10,7 @@ w is proportional to exp(-b |v - 1/2|) on [0, 1], or on K levels to exp(-b c_k),
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,47 +79,55 @@ def table_error(budget: float) -> float:
 
 def hidden_pair(budget: float, shape: float, levels: int | None) -> HiddenPair:
     """The victim's laws at the two ends, and the blanket of that shape."""
-    if levels is not None:
-        steps = np.arange(levels)
-        first = np.exp(-budget * steps / (levels - 1))
-        first /= first.sum()
-        blanket = np.exp(-shape * np.abs(steps - (levels - 1) / 2) / (levels - 1))
-        blanket /= blanket.sum()
-        ratio, reverse = first / blanket, first[::-1] / blanket
-        return HiddenPair(blanket, first, first[::-1].copy(), ratio, ratio, reverse, reverse)
-    # Cells symmetric about 1/2, which is an edge, so that the densities are monotone within each.
-    edges = np.linspace(0, 1, _CELLS + 1)
-    first = _exponential_mass(budget, edges)
-    half = _exponential_mass(-shape / 2, 2 * edges[: _CELLS // 2 + 1]) / 2
-    blanket = np.concatenate([half, half[::-1]])
-    density = _exponential_density(budget, edges)
-    hull = _exponential_density(-shape / 2, 2 * np.minimum(edges, 1 - edges))
-    ratio = density / hull
-    return HiddenPair(blanket, first, first[::-1].copy(), ratio[:-1], ratio[1:], ratio[::-1][1:], ratio[::-1][:-1])
+    first, blanket = _end_law(budget, levels), _centred_law(shape, levels)
+    second = _CellLaw(first.masses[::-1].copy(), first.densities[::-1])
+    return _hidden(first, second, blanket, levels)
 
 
 def half_pairs(budget: float, levels: int | None) -> tuple[HiddenPair, HiddenPair]:
     """The victim's laws at an end and at the centre under the uniform blanket: end against centre, and the reverse."""
+    end, centre, uniform = _end_law(budget, levels), _centred_law(budget, levels), _centred_law(0.0, levels)
+    return _hidden(end, centre, uniform, levels), _hidden(centre, end, uniform, levels)
+
+
+class _CellLaw(NamedTuple):
+    """A law by cells: the masses, and the densities at the edges; for levels, the masses once more."""
+
+    masses: Array
+    densities: Array
+
+
+def _hidden(first: _CellLaw, second: _CellLaw, blanket: _CellLaw, levels: int | None) -> HiddenPair:
+    ranges: list[Array] = []
+    for law in (first, second):
+        ratio = law.densities / blanket.densities
+        # Densities and their ratios are monotone within each cell: 1/2 is an edge.
+        low, high = (ratio, ratio) if levels is not None else (ratio[:-1], ratio[1:])
+        ranges += [np.maximum(low, high), np.minimum(low, high)]
+    return HiddenPair(blanket.masses, first.masses, second.masses, *ranges)
+
+
+def _end_law(budget: float, levels: int | None) -> _CellLaw:
+    """Law of a report on data at an end."""
     if levels is not None:
-        steps = np.arange(levels)
-        end = np.exp(-budget * steps / (levels - 1))
-        centre = np.exp(-budget * np.abs(steps - (levels - 1) / 2) / (levels - 1))
-        end, centre = end / end.sum(), centre / centre.sum()
-        blanket = np.full(levels, 1 / levels)
-        ends, centres = (end / blanket, end / blanket), (centre / blanket, centre / blanket)
-    else:
-        # 1/2 is an edge, so that the densities are monotone within each cell.
-        edges = np.linspace(0, 1, _CELLS + 1)
-        half = _exponential_mass(-budget / 2, 2 * edges[: _CELLS // 2 + 1]) / 2
-        end, centre, blanket = _exponential_mass(budget, edges), np.concatenate([half, half[::-1]]), np.diff(edges)
-        ends = _range(_exponential_density(budget, edges))
-        centres = _range(_exponential_density(-budget / 2, 2 * np.minimum(edges, 1 - edges)))
-    return HiddenPair(blanket, end, centre, *ends, *centres), HiddenPair(blanket, centre, end, *centres, *ends)
+        return _on_levels(np.exp(-budget * np.arange(levels) / (levels - 1)))
+    edges = np.linspace(0, 1, _CELLS + 1)
+    return _CellLaw(_exponential_mass(budget, edges), _exponential_density(budget, edges))
 
 
-def _range(density: Array) -> tuple[Array, Array]:
-    """Largest and smallest value within each cell, from the values at the edges."""
-    return np.maximum(density[:-1], density[1:]), np.minimum(density[:-1], density[1:])
+def _centred_law(rate: float, levels: int | None) -> _CellLaw:
+    """Law proportional to exp(-rate |v - 1/2|): a blanket, or that of a report on data in the centre."""
+    if levels is not None:
+        return _on_levels(np.exp(-rate * np.abs(np.arange(levels) - (levels - 1) / 2) / (levels - 1)))
+    edges = np.linspace(0, 1, _CELLS + 1)
+    half = _exponential_mass(-rate / 2, 2 * edges[: _CELLS // 2 + 1]) / 2
+    density = _exponential_density(-rate / 2, 2 * np.minimum(edges, 1 - edges))
+    return _CellLaw(np.concatenate([half, half[::-1]]), density)
+
+
+def _on_levels(weights: Array) -> _CellLaw:
+    masses = weights / weights.sum()
+    return _CellLaw(masses, masses)
 
 
 def _row_sum(e: Array, levels: int) -> Array:

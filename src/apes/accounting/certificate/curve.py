@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from apes.accounting.certificate.blanket import HiddenPair, echo_probabilities, hidden_pair, table_error
 from apes.accounting.certificate.divergence import excess
 from apes.accounting.certificate.echoes import echo_law
-from apes.checks import positive, positive_array, whole, within
+from apes.checks import positive, positive_array, whole
 from apes.errors import ParameterError
+from apes.mathematics.search import bisect
 from apes.mathematics.thresholds import MAX_LEVELS
 
 Array = NDArray[np.float64]
@@ -23,7 +24,7 @@ Array = NDArray[np.float64]
 _SHAPES = 5
 _CELLS = 192
 # Few levels make few values of L: a lattice much finer than their distances only costs frequencies.
-_CELLS_A_LEVEL, _FEWEST_CELLS = 12, 48
+_CELLS_PER_LEVEL, _FEWEST_CELLS = 12, 48
 _COARSE_CELLS = 32
 _STEPS = 40
 # Budgets from which on epsilon is looked for from below.
@@ -36,7 +37,7 @@ floating point."""
 _GROUPS = 4096
 
 
-class Curve(Protocol):
+class PrivacyCurve(Protocol):
     """delta as a function of t, from above, for something that is used many times."""
 
     @property
@@ -81,7 +82,7 @@ class HidingCurve:
         if self.budget > LARGEST_BUDGET:
             return 1.0
         if cells is None:
-            cells = min(_CELLS, max(_FEWEST_CELLS, _CELLS_A_LEVEL * self.pair.blanket.size))
+            cells = min(_CELLS, max(_FEWEST_CELLS, _CELLS_PER_LEVEL * self.pair.blanket.size))
         # Realised probabilities are within a factor 1 + eta of the ideal ones on both sides of the ratio.
         eta = self.table_error
         ideal = float(self.masses @ excess(self.pair, t - 2 * math.log1p(eta), self.sizes, cells))
@@ -90,22 +91,21 @@ class HidingCurve:
 
     def epsilon(self, delta: float, cells: int | None = None) -> float:
         """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget."""
-        if self.delta(0.0, cells) <= delta:
+
+        def is_safe(t: float) -> bool:
+            return self.delta(t, cells) <= delta
+
+        if is_safe(0.0):
             return 0.0
-        low, high = 0.0, self.budget
+        unsafe, safe = 0.0, self.budget
         if self.budget > _WIDE:
             # The bound need not fall with t as the truth does: begin with small ones.
             for t in np.geomspace(1e-3, self.budget, _PROBES).tolist():
-                if self.delta(t, cells) <= delta:
-                    high = t
+                if is_safe(t):
+                    safe = t
                     break
-                low = t
-        for _ in range(_STEPS):
-            if high - low <= 1e-5 * high:
-                break
-            middle = (low + high) / 2 if low > 0 else high / 4
-            low, high = (low, middle) if self.delta(middle, cells) <= delta else (middle, high)
-        return high
+                unsafe = t
+        return bisect(is_safe, unsafe, safe, steps=_STEPS, tolerance=1e-5, from_zero=0.25)
 
 
 def hiding_curve(budget: float, others: Array, delta: float, levels: int | None) -> HidingCurve:
@@ -176,6 +176,9 @@ def check_levels(levels: int | None) -> int | None:
     return None if levels is None else whole("levels", levels, 2, MAX_LEVELS)
 
 
-def check_delta(delta: float) -> float:
-    """Return delta if it lies in (0, 1), else raise."""
-    return within("delta", positive("delta", delta), 0, math.nextafter(1, 0))
+def check_delta(delta: float, name: str = "delta") -> float:
+    """Return delta as a float if it lies in (0, 1), else raise."""
+    number = positive(name, delta)
+    if not number < 1:
+        raise ParameterError(f"{name} must be in (0, 1), got {delta!r}")
+    return number

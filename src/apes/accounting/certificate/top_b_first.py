@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from apes.accounting.certificate.blanket import half_pairs
 from apes.accounting.certificate.curve import SMALLEST_BUDGET, HidingCurve, uniform_curve
 from apes.accounting.composition.lattice import UNIT, Lattice
-from apes.accounting.composition.losses import both_dots, losses
+from apes.accounting.composition.losses import curve_points, losses
+from apes.mathematics.search import bisect
 
 Array = NDArray[np.float64]
-LARGEST_SPARSE_BUDGET = 10.0
+LARGEST_COUPLE_BUDGET = 10.0
 """Beyond it the couple's curve is not computed: twice as many whole coordinates cover everything."""
 
 # What a couple may leave uncounted is this much smaller than the delta of a use; all of it is counted.
@@ -28,7 +29,7 @@ _STEPS = 60
 
 
 @dataclass(frozen=True, eq=False)
-class SparseCurve:
+class TopBFirstCurve:
     """delta as a function of t: the larger one of a whole coordinate's and of a couple's.
 
     Attributes:
@@ -55,13 +56,10 @@ class SparseCurve:
 
     def epsilon(self, delta: float, cells: int | None = None) -> float:
         """Smallest t found with delta(t) <= delta, at most what is spent locally."""
-        low, high = self.whole.epsilon(delta, cells), self.budget
+        low = self.whole.epsilon(delta, cells)
         if self._of_couple(low) <= delta:
             return low
-        for _ in range(_STEPS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self._of_couple(middle) <= delta else (middle, high)
-        return high
+        return bisect(lambda t: self._of_couple(t) <= delta, low, self.budget, steps=_STEPS)
 
     def _of_couple(self, t: float) -> float:
         if t >= self.budget:
@@ -72,11 +70,11 @@ class SparseCurve:
         return min(1.0, inside * (1 + 2 * distance.size * UNIT + 1e-12) + self.breach)
 
 
-def sparse_curve(budget: float, others: Array, delta: float, levels: int | None) -> SparseCurve:
+def top_b_first_curve(budget: float, others: Array, delta: float, levels: int | None) -> TopBFirstCurve:
     """The curve of a victim who chose coordinates first, among other honest users.
 
     Args:
-        budget: The victim's local budget, the largest of all users', in (0, LARGEST_SPARSE_BUDGET].
+        budget: The victim's local budget, the largest of all users', in (0, LARGEST_COUPLE_BUDGET].
         others: Budgets of the others; may be empty.
         delta: Where the curve is to be good, in (0, 1); it is valid everywhere.
         levels: K of coded reports, or None for continuous ones.
@@ -86,10 +84,10 @@ def sparse_curve(budget: float, others: Array, delta: float, levels: int | None)
     # Not their own mirror images, so these two are asked at t >= 0 only: each is the other's other side.
     down, up = (replace(whole, pair=pair) for pair in half_pairs(max(budget, SMALLEST_BUDGET), levels))
     (first, first_breach), (second, second_breach) = (
-        losses(corners, corners.step) for corners in both_dots(down, up, _BREACH * delta)
+        losses(points, points.step) for points in curve_points([down, up], _BREACH * delta)
     )
     # Sums of positive products, at most as many as the shorter one has masses.
     masses = np.convolve(first.masses, second.masses) * (1 + 4 * first.masses.size * UNIT)
     breach = first_breach * (float(second.masses.sum()) + second_breach) + second_breach * float(first.masses.sum())
     couple = Lattice(first.step, first.lowest + second.lowest, masses)
-    return SparseCurve(whole, couple, breach * (1 + 1e-9))
+    return TopBFirstCurve(whole, couple, breach * (1 + 1e-9))

@@ -14,20 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from apes.accounting.certificate.curve import LARGEST_BUDGET, Curve
-from apes.accounting.composition.lattice import (
-    UNIT,
-    Lattice,
-    law_of_sum,
-    tail_bound,
-    tilt,
-)
-from apes.accounting.composition.losses import Dots, dots, losses
+from apes.accounting.certificate.curve import LARGEST_BUDGET, PrivacyCurve
+from apes.accounting.composition.lattice import UNIT, Lattice, law_of_sum, tail_bound, tilt
+from apes.accounting.composition.losses import CurvePoints, curve_points, losses
 from apes.checks import whole
 from apes.errors import ParameterError, RegimeError
+from apes.mathematics.search import bisect
 
 Array = NDArray[np.float64]
-Use = tuple[Curve, int]
+Use = tuple[PrivacyCurve, int]
 """A curve and how many times it is used."""
 
 SMALLEST_DELTA = 1e-100
@@ -36,9 +31,10 @@ SMALLEST_DELTA = 1e-100
 # Share of delta that all uses together may leave beyond the last points of their curves.
 _BREACH = 1e-4
 _WINDOW = 9.0
-# Dots closer to one another than this would differ by rounding only.
+# Points closer to one another than this would differ by rounding only.
 _FINEST = 1e-9
 _LONGEST = 1 << 20
+_STEPS = 200
 # theta times the largest sum of losses stays below this, so that exponents are accurate.
 _STEEPEST = 1e5
 _ROUNDING = 1 + 1e-9
@@ -58,11 +54,11 @@ class Composer:
             raise RegimeError(f"delta must be in [{SMALLEST_DELTA:g}, 1) where uses are composed, got {delta!r}")
         self._delta = delta
         self._breach = delta * _BREACH / whole("expected", expected, 1)
-        self._dots: dict[Curve, Dots] = {}
+        self._points: dict[PrivacyCurve, CurvePoints] = {}
 
     def epsilon(self, uses: Sequence[Use]) -> float:
         """Epsilon of all uses together; never more than the local budgets add up to."""
-        counts: dict[Curve, int] = {}
+        counts: dict[PrivacyCurve, int] = {}
         for curve, count in uses:
             counts[curve] = counts.get(curve, 0) + whole("count", count, 1)
         if not counts:
@@ -73,14 +69,14 @@ class Composer:
         for curve in counts:
             if curve.budget > LARGEST_BUDGET:
                 return local
-            if curve not in self._dots:
-                self._dots[curve] = dots(curve, self._breach)
-            if self._dots[curve].step < _FINEST:
+            if curve not in self._points:
+                (self._points[curve],) = curve_points([curve], self._breach)
+            if self._points[curve].step < _FINEST:
                 return local
-        return min(local, _Sum([(self._dots[curve], count) for curve, count in counts.items()]).epsilon(self._delta))
+        return min(local, _Sum([(self._points[curve], count) for curve, count in counts.items()]).epsilon(self._delta))
 
 
-def composed_epsilon(curve: Curve, delta: float, count: int) -> float:
+def composed_epsilon(curve: PrivacyCurve, delta: float, count: int) -> float:
     """Certified epsilon of ``count`` independent uses of a curve at ``delta``."""
     return curve.epsilon(delta) if count == 1 else Composer(delta, count).epsilon([(curve, count)])
 
@@ -88,7 +84,7 @@ def composed_epsilon(curve: Curve, delta: float, count: int) -> float:
 class _Sum:
     """The sum of all losses."""
 
-    def __init__(self, uses: list[tuple[Dots, int]]) -> None:
+    def __init__(self, uses: list[tuple[CurvePoints, int]]) -> None:
         # The finest lattice that a curve asks for, as long as the window of the sum stays short.
         deviation = math.sqrt(sum(count * _second_moment(curve) for curve, count in uses))
         self._step = max(min(curve.step for curve, _ in uses), 2 * _WINDOW * deviation / _LONGEST)
@@ -109,19 +105,20 @@ class _Sum:
             return math.inf
         theta, high = self._steepness(available)
         law = _TiltedLaw(self._parts, theta)
+
+        def is_safe(epsilon: float) -> bool:
+            return law.delta(epsilon) <= available
+
         # Below its window the law would count too little.
         low = max(0.0, law.start)
-        if law.delta(low) <= available:
+        if is_safe(low):
             return low
         high = max(high, low)
-        while law.delta(high) > available:
+        while not is_safe(high):
             high = 2 * high + self._step
             if not math.isfinite(high):
                 return math.inf
-        while high - low > 1e-7 * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if law.delta(middle) <= available else (middle, high)
-        return high
+        return bisect(is_safe, low, high, steps=_STEPS, tolerance=1e-7)
 
     def _steepness(self, delta: float) -> tuple[float, float]:
         """Theta that gives the smallest epsilon by (1 - exp(epsilon - S))_+ <= c exp(theta (S - epsilon)), and it."""
@@ -178,7 +175,7 @@ class _TiltedLaw:
         return math.exp(min(math.log(inside) + exponent, _log_peak(self._theta) + exponent, 0.0)) * _ROUNDING
 
 
-def _second_moment(curve: Dots) -> float:
+def _second_moment(curve: CurvePoints) -> float:
     """Mean square of one loss."""
     lattice, _ = losses(curve, curve.step)
     return float(lattice.masses @ lattice.points**2)

@@ -1,17 +1,18 @@
-"""The pessimistic privacy-loss distribution of one coordinate of one round, by connecting the dots of its curve.
+"""The pessimistic privacy-loss distribution of one coordinate of one round, by connecting the points of its curve.
 
 A divergence is convex in x = exp(t). Known from above at some points, it lies below the lines that connect them
-(Doroshenko et al. 2022, arXiv:2207.04380). A broken line that is convex and does not increase is itself the divergence
-of a pair of laws on its corners: Q has mass equal to the change of slope at a corner, P that mass times x, and what is
-left of the curve past the last corner is a breach, mass that P has and Q has not.
+("connect the dots": Doroshenko et al. 2022, arXiv:2207.04380). A broken line that is convex and does not increase is
+itself the divergence of a pair of laws on its corners: Q has mass equal to the change of slope at a corner, P that mass
+times x, and what is left of the curve past the last corner is a breach, mass that P has and Q has not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.certificate.curve import Curve
+from apes.accounting.certificate.curve import PrivacyCurve
 from apes.accounting.composition.lattice import UNIT, Lattice
 
 Array = NDArray[np.float64]
@@ -20,7 +21,7 @@ _POINTS = 96
 
 
 @dataclass(frozen=True, eq=False)
-class Dots:
+class CurvePoints:
     """A curve at the points step * k, k = -K .. K, from above; convex in exp(t) together with the point (0, 1)."""
 
     step: float
@@ -32,42 +33,32 @@ class Dots:
         return self.step * (self.deltas.size // 2)
 
 
-def dots(curve: Curve, breach: float) -> Dots:
-    """Evaluate a curve that is its own mirror image, as far as it matters.
+def curve_points(curves: Sequence[PrivacyCurve], breach: float) -> list[CurvePoints]:
+    """Evaluate a curve that is its own mirror image, or one and that of its laws exchanged, as far as it matters.
 
     Args:
-        curve: Divergence of one coordinate of one round, the same if the two laws are exchanged.
+        curves: Divergence of one coordinate of one round; if it changes when its two laws are exchanged, the changed
+            one too, evaluated on the same points.
         breach: What a single use may leave beyond the last point, all of which is counted; in (0, 1).
     """
-    values, step = _evaluated((curve,), breach)
-    return _mirrored(values[0], values[0], step)
-
-
-def both_dots(curve: Curve, reverse: Curve, breach: float) -> tuple[Dots, Dots]:
-    """Evaluate a curve, and that of its two laws exchanged, on the same points."""
-    (values, reversed_values), step = _evaluated((curve, reverse), breach)
-    return _mirrored(values, reversed_values, step), _mirrored(reversed_values, values, step)
-
-
-def _evaluated(curves: tuple[Curve, ...], breach: float) -> tuple[list[Array], float]:
-    """Values at 0 .. K steps, K steps as far as any of the curves matters, and the step."""
     last = max(curve.epsilon(breach, cells=32) or 0.01 * curve.budget for curve in curves)
     step = last / _POINTS
     # The last one at `last` itself: a unit below the budget the curve would not be 0.
     points = [*(step * k for k in range(_POINTS)), last]
-    return [np.array([curve.delta(t) for t in points]) for curve in curves], step
+    values = [np.array([curve.delta(t) for t in points]) for curve in curves]
+    return [_both_sides(*sides, step) for sides in zip(values, reversed(values), strict=True)]
 
 
-def _mirrored(values: Array, reversed_values: Array, step: float) -> Dots:
+def _both_sides(values: Array, exchanged: Array, step: float) -> CurvePoints:
     """A curve from its values at points that are not negative, and from those of its laws exchanged."""
     t = step * np.arange(_POINTS, 0, -1)
     # delta(-t) = 1 - exp(-t) + exp(-t) delta(t) of the exchanged laws. A few units, for rounding.
-    negative = (-np.expm1(-t) + np.exp(-t) * reversed_values[:0:-1]) * (1 + 8 * UNIT)
+    negative = (-np.expm1(-t) + np.exp(-t) * exchanged[:0:-1]) * (1 + 8 * UNIT)
     deltas = np.minimum.accumulate(np.minimum(np.concatenate([negative, values]), 1.0))
-    return Dots(step, convex_minorant(np.exp(step * np.arange(-_POINTS, _POINTS + 1)), deltas))
+    return CurvePoints(step, convex_minorant(np.exp(step * np.arange(-_POINTS, _POINTS + 1)), deltas))
 
 
-def losses(curve: Dots, step: float) -> tuple[Lattice, float]:
+def losses(curve: CurvePoints, step: float) -> tuple[Lattice, float]:
     """Masses of P on multiples of a step, and the breach: a pair whose divergence is nowhere below the curve.
 
     Masses may add up to a little more than 1: products of measures dominate as those of laws do (docs/proofs.md, 7).
@@ -80,7 +71,7 @@ def losses(curve: Dots, step: float) -> tuple[Lattice, float]:
         reach = max(1, int(np.ceil(curve.last / step)))
         # Past the last corner, not a unit before it.
         reach += np.exp(step * reach) < corners[-1]
-        # Convex: lines between points of the connected dots lie above them.
+        # Convex: lines between points of the broken line lie above it.
         deltas = _connected(np.exp(step * np.arange(-reach, reach + 1)), corners, curve.deltas)
     x = np.exp(step * np.arange(-reach, reach + 1))
     slopes = np.diff(np.append(1.0, deltas)) / np.append(x[0], x[:-1] * np.expm1(step))
@@ -90,7 +81,7 @@ def losses(curve: Dots, step: float) -> tuple[Lattice, float]:
     after = np.cumsum(second[::-1])[::-1]
     reached = breach + np.append(np.cumsum((after[1:] * x[:-1] * np.expm1(step))[::-1])[::-1], 0.0)
     short = np.append(1 / (reached[0] + after[0] * x[0]), deltas / np.where(deltas > 0, np.maximum(reached, 1e-320), 1))
-    # Whatever is missing somewhere is made up for by making everything larger; both sides are off by units a term.
+    # Whatever is missing somewhere is made up for by making everything larger; both sides are off by units per term.
     factor = max(1.0, float(short.max())) * (1 + 16 * x.size * UNIT)
     return Lattice(step, -reach, factor * second * x), factor * breach
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from apes.accounting.published.inputs import as_uniform, check_delta
-from apes.accounting.published.search import smallest_epsilon
+from apes.accounting.published.inputs import as_uniform
+from apes.mathematics.search import first_below
 
 Array = NDArray[np.float64]
 
@@ -34,19 +34,8 @@ def bbgn19_hoeffding(budgets: Array, delta: float) -> float:
     Condition: none; where the formula gives nothing below e0, the answer is e0.
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
-
-    Args:
-        budgets: Local budgets, nats per coordinate, each in (0, inf).
-        delta: In (0, 1).
-
-    Returns:
-        Central epsilon per coordinate, nats; rounded up.
-
-    Raises:
-        ParameterError: If an argument is out of range.
     """
-    delta = check_delta(delta)
-    n, epsilon0 = as_uniform(budgets)
+    n, epsilon0, delta = as_uniform(budgets, delta)
 
     def delta_at(t: float) -> float:
         if t <= 0:
@@ -56,7 +45,7 @@ def bbgn19_hoeffding(budgets: Array, delta: float) -> float:
         miss = math.exp(-epsilon0) * math.expm1(-2 * math.exp(2 * (log_a - log_b)))
         return _exp(2 * log_b - math.log(4 * n) - log_a + epsilon0 + n * math.log1p(miss))
 
-    return smallest_epsilon(delta_at, delta, epsilon0)
+    return first_below(delta_at, delta, epsilon0)
 
 
 def bbgn19_bennett(budgets: Array, delta: float) -> float:
@@ -71,19 +60,8 @@ def bbgn19_bennett(budgets: Array, delta: float) -> float:
     correction). Older copies of the program divide it by a M, which no inequality allows: docs/published-bounds.md.
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
-
-    Args:
-        budgets: Local budgets, nats per coordinate, each in (0, inf).
-        delta: In (0, 1).
-
-    Returns:
-        Central epsilon per coordinate, nats; rounded up.
-
-    Raises:
-        ParameterError: If an argument is out of range.
     """
-    delta = check_delta(delta)
-    n, epsilon0 = as_uniform(budgets)
+    n, epsilon0, delta = as_uniform(budgets, delta)
     gamma = math.exp(-epsilon0)
     tail = _OUTSIDE * min(gamma * n * delta, 1.0) / 2
     low, high = max(int(binom.ppf(tail, n, gamma)), 1), int(binom.isf(tail, n, gamma))
@@ -101,7 +79,7 @@ def bbgn19_bennett(budgets: Array, delta: float) -> float:
         mass = window + max(below, 0.0) * math.exp(-rate) + above * math.exp(-rate * high)
         return _exp(factor - math.log(n) + 2 * epsilon0 + math.log(max(mass, _SMALLEST)))
 
-    return smallest_epsilon(delta_at, delta, epsilon0)
+    return first_below(delta_at, delta, epsilon0)
 
 
 def _bennett(t: float, epsilon0: float) -> tuple[float, float]:

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from apes.accounting.published.inputs import as_uniform, check_delta
-from apes.accounting.published.search import smallest_epsilon
+from apes.accounting.published.inputs import as_uniform
 from apes.errors import RegimeError
+from apes.mathematics.search import first_below
 
 Array = NDArray[np.float64]
 
@@ -33,22 +33,10 @@ def fmt22_closed(budgets: Array, delta: float) -> float:
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
 
-    Args:
-        budgets: Local budgets, nats per coordinate, each in (0, inf).
-        delta: In (0, 1).
-
-    Returns:
-        Central epsilon per coordinate, nats.
-
-    Raises:
-        ParameterError: If an argument is out of range.
-        RegimeError: If the condition does not hold.
-
     >>> round(fmt22_closed(np.linspace(0.05, 1, 10_000), 1e-8), 4)
     0.2408
     """
-    delta = check_delta(delta)
-    n, epsilon0 = as_uniform(budgets)
+    n, epsilon0, delta = as_uniform(budgets, delta)
     limit = math.log(n) - math.log(16 * (math.log(2) - math.log(delta)))
     if not epsilon0 <= limit:
         raise RegimeError(
@@ -74,28 +62,17 @@ def fmt22_numeric(budgets: Array, delta: float) -> float:
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
 
-    Args:
-        budgets: Local budgets, nats per coordinate, each in (0, inf).
-        delta: In (0, 1).
-
-    Returns:
-        Central epsilon per coordinate, nats; rounded up.
-
-    Raises:
-        ParameterError: If an argument is out of range.
-
     >>> round(fmt22_numeric(np.linspace(0.05, 1, 10_000), 1e-8), 4)
     0.0689
     """
-    delta = check_delta(delta)
-    n, epsilon0 = as_uniform(budgets)
+    n, epsilon0, delta = as_uniform(budgets, delta)
     return clone_epsilon(n - 1, math.exp(-epsilon0), epsilon0, delta)
 
 
 def clone_epsilon(trials: int, probability: float, epsilon0: float, delta: float) -> float:
     """Return the epsilon of the clone pair with Bin(trials, probability) clones and a victim of budget epsilon0."""
-    guess = smallest_epsilon(clone_curve(trials, probability, epsilon0, delta, _SAMPLES), delta, epsilon0)
-    return smallest_epsilon(clone_curve(trials, probability, epsilon0, delta), delta, epsilon0, guess)
+    guess = first_below(clone_curve(trials, probability, epsilon0, delta, _SAMPLES), delta, epsilon0)
+    return first_below(clone_curve(trials, probability, epsilon0, delta), delta, epsilon0, guess)
 
 
 def clone_curve(

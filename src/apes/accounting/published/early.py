@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.published.inputs import as_uniform, check_delta
+from apes.accounting.published.inputs import as_uniform
 from apes.errors import RegimeError
 
 _LARGEST_EPSILON0 = 0.5
@@ -21,20 +21,8 @@ def erlingsson19(budgets: NDArray[np.float64], delta: float) -> float:
     Condition: e0 <= 1/2, n >= 1000, delta <= 1/100, and the answer does not exceed e0 (it would say nothing).
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
-
-    Args:
-        budgets: Local budgets, nats per coordinate, each in (0, inf).
-        delta: In (0, 1).
-
-    Returns:
-        Central epsilon per coordinate, nats.
-
-    Raises:
-        ParameterError: If an argument is out of range.
-        RegimeError: If the condition does not hold.
     """
-    delta = check_delta(delta)
-    n, epsilon0 = as_uniform(budgets)
+    n, epsilon0, delta = as_uniform(budgets, delta)
     if not epsilon0 <= _LARGEST_EPSILON0:
         raise RegimeError(f"erlingsson19 needs epsilon0 <= {_LARGEST_EPSILON0}, got {epsilon0:g}")
     if not n >= _FEWEST_USERS:

@@ -5,8 +5,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.accounting.certificate.curve import check_delta
 from apes.accounting.published.clones import clone_epsilon, closed_form
-from apes.accounting.published.inputs import check_budgets, check_delta
+from apes.checks import positive_array
 from apes.errors import RegimeError
 
 Array = NDArray[np.float64]
@@ -18,14 +19,8 @@ def mean_echoes(budgets: Array) -> float:
     p_ij = (e_i / e_j) (1 - exp(-e_j)) / (1 - exp(-e_i)) exp(-max(e_i, e_j)) (Theorem 4 of the paper).
     User 1 is the one with the largest budget, the worst case of Theorem 4; as a j she stays in the sum.
     P is the mean number of echoes, in [0, n - 1]; for equal budgets e it is (n - 1) exp(-e).
-
-    Args:
-        budgets: Local budgets, nats per coordinate, each in (0, inf).
-
-    Raises:
-        ParameterError: If a budget is out of range.
     """
-    e = np.sort(check_budgets(budgets))
+    e = np.sort(positive_array("budgets", budgets))
     # With g(e) = (1 - exp(-e)) / e and e sorted: p_ij = g_j / g_i exp(-e_i) for j <= i, g_j exp(-e_j) / g_i beyond.
     g = -np.expm1(-e) / e
     up_to = np.exp(-e) * np.cumsum(g)
@@ -38,21 +33,11 @@ def mean_echoes(budgets: Array) -> float:
 def eon_closed(budgets: Array, delta: float) -> float:
     """Central epsilon of Liu, Zhao, Xiong, Liu, Chen 2023 (AAAI; Echo of Neighbors), Theorem 4 and its Lemma.
 
-    epsilon = log(1 + tanh(e*/2) (8 sqrt(log(4/delta_s) / P) + 8 / P)), e* = max(budgets), P = mean_echoes.
+    epsilon = log(1 + tanh(e*/2) (8 sqrt(log(4/delta_s) / P) + 8 / P)), e* = max(budgets), P = mean_echoes, and delta is
+    the paper's delta_s: the theorem then claims delta_c = eon_delta(budgets, delta_s).
     Condition: P >= 16 log(4/delta_s). User 1 is the user with the largest budget.
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
-
-    Args:
-        budgets: Local budgets, nats per coordinate, each in (0, inf).
-        delta: The paper's delta_s, in (0, 1); the theorem then claims delta_c = eon_delta(budgets, delta_s).
-
-    Returns:
-        Central epsilon per coordinate, nats.
-
-    Raises:
-        ParameterError: If an argument is out of range.
-        RegimeError: If the condition does not hold.
 
     >>> round(eon_closed(np.linspace(0.05, 1, 10_000), 1e-8), 4)
     0.2051
@@ -71,25 +56,16 @@ def eon_numeric(budgets: Array, delta: float) -> float:
     The clone pair of fmt22_numeric with a victim of budget e* = max(budgets) and |T| ~ Bin(n - 1, P / (n - 1))
     echoes, P = mean_echoes: each of the n - 1 other users is an echo at most once. The paper prints
     |T| ~ sum over i, j of Bern(p_ij / n) instead, n (n - 1) trials of the same mean: 0.03 % higher for Uniform2.
-    Equal budgets give fmt22_numeric. Condition: none; never above e*.
+    Equal budgets give fmt22_numeric; delta is that of the divergence, no factor tanh(e*/2) is taken off.
+    Condition: none; never above e*.
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
-
-    Args:
-        budgets: Local budgets, nats per coordinate, each in (0, inf).
-        delta: In (0, 1): the delta of the divergence, no factor tanh(e*/2) is taken off.
-
-    Returns:
-        Central epsilon per coordinate, nats; rounded up.
-
-    Raises:
-        ParameterError: If an argument is out of range.
 
     >>> round(eon_numeric(np.linspace(0.05, 1, 10_000), 1e-8), 4)
     0.0571
     """
     delta = check_delta(delta)
-    array = check_budgets(budgets)
+    array = positive_array("budgets", budgets)
     others = array.size - 1
     probability = mean_echoes(array) / others if others else 0.0
     return clone_epsilon(others, probability, float(array.max()), delta)
@@ -101,4 +77,4 @@ def eon_delta(budgets: Array, delta: float) -> float:
     >>> float(f"{eon_delta(np.array([0.05, 1.0]), 1e-8):.3g}")
     4.62e-09
     """
-    return math.tanh(float(check_budgets(budgets).max()) / 2) * check_delta(delta)
+    return math.tanh(float(positive_array("budgets", budgets).max()) / 2) * check_delta(delta)

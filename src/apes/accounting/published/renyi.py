@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from apes.accounting.published.inputs import as_uniform, check_delta
+from apes.accounting.published.inputs import as_uniform
 
 # Orders beyond are not tried: a term of the sum each. A larger order could only lower the figure.
 _LARGEST_ORDER = 2**18
@@ -25,19 +25,8 @@ def gddtk21(budgets: NDArray[np.float64], delta: float) -> float:
     Condition: none; where no order gives less than e0, the answer is e0.
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
-
-    Args:
-        budgets: Local budgets, nats per coordinate, each in (0, inf).
-        delta: In (0, 1).
-
-    Returns:
-        Central epsilon per coordinate, nats.
-
-    Raises:
-        ParameterError: If an argument is out of range.
     """
-    delta = check_delta(delta)
-    n, epsilon0 = as_uniform(budgets)
+    n, epsilon0, delta = as_uniform(budgets, delta)
 
     def epsilon_at(order: int) -> float:
         conversion = math.log1p(-1 / order) - (math.log(order) + math.log(delta)) / (order - 1)

@@ -4,7 +4,7 @@ import enum
 import math
 from typing import NamedTuple
 
-from apes.accounting.published.inputs import check_delta
+from apes.accounting.certificate.curve import check_delta
 from apes.checks import positive, whole
 from apes.errors import ParameterError, RegimeError
 
@@ -49,9 +49,6 @@ def advanced_composition(epsilon: float, delta_prime: float, count: int) -> floa
     Returns:
         Composed epsilon, nats; inf where exp(epsilon) overflows.
 
-    Raises:
-        ParameterError: If an argument is out of range.
-
     >>> round(advanced_composition(0.05, 3.6e-5, 7850), 2)  # LDP-Min in Table 3, printed as 40.1
     40.16
     """
@@ -63,7 +60,7 @@ def advanced_composition(epsilon: float, delta_prime: float, count: int) -> floa
 
 
 def user_apes(epsilon_c: float, delta_c: float, dimensions: int, convention: DeltaConvention) -> UserLevel:
-    """User-level figure of APES (Liu et al. 2023): advanced composition over all coordinates.
+    """User-level figure of APES (Liu et al. 2023): advanced composition over all coordinates of a round.
 
     epsilon_uc = advanced_composition(epsilon_c, delta', d), delta_uc = delta' + d delta_c.
 
@@ -75,9 +72,6 @@ def user_apes(epsilon_c: float, delta_c: float, dimensions: int, convention: Del
         dimensions: d, at least 1.
         convention: What delta' is.
 
-    Returns:
-        Epsilon and delta of all d coordinates in one round.
-
     Raises:
         ParameterError: If an argument is out of range.
         RegimeError: If the deltas add up to 1 or more.
@@ -86,27 +80,14 @@ def user_apes(epsilon_c: float, delta_c: float, dimensions: int, convention: Del
 
 
 def user_s_apes(epsilon_c: float, delta_c: float, kept: int, convention: DeltaConvention) -> UserLevel:
-    """User-level figure of S-APES: Proposition 1 of Liu et al. 2023, over 2 b coordinates.
+    """User-level figure of S-APES, b coordinates kept: Proposition 1 of Liu et al. 2023, over 2 b coordinates.
 
     epsilon_uc = epsilon_c sqrt(4 b log(1/delta')) + 2 b epsilon_c (exp(epsilon_c) - 1),
     delta_uc = delta' + 2 b delta_c. The Proposition prints delta_uc itself in the logarithm, where Lemma 2 has
     delta'. Beyond what holds for all published figures, its count of 2 b is refuted: the choice of the b largest
-    looks at all d perturbed values.
+    looks at all d perturbed values. Arguments and refusals are those of `user_apes`.
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
-
-    Args:
-        epsilon_c: Central epsilon of one coordinate, nats, in (0, inf).
-        delta_c: Its delta, in (0, 1).
-        kept: b, the coordinates a user keeps, at least 1.
-        convention: What delta' is.
-
-    Returns:
-        Epsilon and delta of one round.
-
-    Raises:
-        ParameterError: If an argument is out of range.
-        RegimeError: If the deltas add up to 1 or more.
     """
     return _compose(epsilon_c, delta_c, 2 * whole("kept", kept, 1), convention)
 

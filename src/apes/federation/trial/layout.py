@@ -1,5 +1,8 @@
 """Where everything of a trial federation lies, and on which ports."""
 
+import contextlib
+import itertools
+import random
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +10,8 @@ from pathlib import Path
 from apes.storage.settings import read_settings
 
 HOST = "127.0.0.1"
-_SETTINGS = "federation.json"
+# Below those that systems give to outgoing connections, which might take one before its owner is started.
+_PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True)
@@ -16,12 +20,11 @@ class Federation:
 
     Attributes:
         run: The run, in hexadecimal.
-        vaults: How many vaults there are, one a device or silo.
+        vaults: How many vaults there are, one per device or silo.
         users: How many users they hold in all.
         rounds: Rounds of training.
         shuffler_port: Port of the shuffler.
         superlink_port: Port of the SuperLink.
-        node_ports: Port of each SuperNode.
     """
 
     run: str
@@ -30,7 +33,6 @@ class Federation:
     rounds: int
     shuffler_port: int
     superlink_port: int
-    node_ports: tuple[int, ...]
 
 
 class Layout:
@@ -38,7 +40,7 @@ class Layout:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
-        self.settings = self.folder / _SETTINGS
+        self.settings = self.folder / "federation.json"
         self.shuffler = self.folder / "shuffler"
         self.analyzer = self.folder / "analyzer"
         self.superlink = self.folder / "superlink"
@@ -56,12 +58,13 @@ class Layout:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody uses now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports of the loopback address that nobody uses now, chosen at random so that others choose others."""
+    shuffled = random.SystemRandom().sample(_PORTS, len(_PORTS))
+    return list(itertools.islice(filter(_is_free, shuffled), count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.bind((HOST, port))
+        return True
+    return False

@@ -3,30 +3,19 @@
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import psutil
 
 from apes.errors import DataError
 from apes.storage.files import write_bytes
 
 _SECONDS_TO_STOP = 15.0
-
-
-@dataclass(frozen=True)
-class Started:
-    """A process; its start time tells it from another that got the same number later."""
-
-    pid: int
-    began: str
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it still runs; one that was gone before its start time could be read does not."""
-        return self.began != "" and _began(self.pid) == self.began
+# A start time is counted from the clock as it is set, and that may be set again in between.
+_SECONDS_APART = 2.0
 
 
 class Processes:
@@ -39,9 +28,9 @@ class Processes:
 
     def __init__(self, file: Path, logs: Path) -> None:
         self._file, self._logs = file, logs
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: list[subprocess.Popen[bytes]] = []
 
-    def start(self, name: str, script: Path) -> Started:
+    def start(self, name: str, script: Path) -> None:
         """Start a script in its own session; its output is appended to its log."""
         self._logs.mkdir(parents=True, exist_ok=True)
         with self.log(name).open("ab") as output:
@@ -53,69 +42,55 @@ class Processes:
                 env=environment(),
                 start_new_session=True,
             )
-        self._children[name] = child
-        started = Started(child.pid, _began(child.pid))
-        self._remember({**self.all(), name: started})
-        return started
+        # Looked up before `all` may clear it away: it may have ended by now.
+        process = psutil.Process(child.pid)
+        self._children.append(child)
+        self._remember({**self.all(), name: process})
 
     def adopt(self, name: str, *words: str) -> None:
         """Remember processes that others started: those whose command lines have all these words."""
-        answer = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,args="], capture_output=True, text=True, check=False)
-        lines = [line.split(maxsplit=1) for line in answer.stdout.splitlines()]
-        found = [int(line[0]) for line in lines if all(word in line[-1] for word in words)]
-        for count, pid in enumerate(found, 1):
-            self._remember({**self.all(), f"{name}-{count:04d}": Started(pid, _began(pid))})
+        lines = [(process, " ".join(process.info["cmdline"] or ())) for process in psutil.process_iter(["cmdline"])]
+        found = [process for process, line in lines if all(word in line for word in words)]
+        self._remember(self.all() | {f"{name}-{count:04d}": process for count, process in enumerate(found, 1)})
 
     def log(self, name: str) -> Path:
         """The log of a process."""
         return self._logs / f"{name}.log"
 
-    def all(self) -> dict[str, Started]:
-        """Every process that was started and not stopped since."""
+    def all(self) -> dict[str, psutil.Process]:
+        """Every process that was started and still runs.
+
+        Of one that does not, nothing remains afterwards that its own children could take for it.
+        """
         if not self._file.exists():
             return {}
         try:
-            return {name: Started(**entry) for name, entry in json.loads(self._file.read_text()).items()}
+            remembered = {name: _find(pid, began) for name, (pid, began) in json.loads(self._file.read_text()).items()}
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise DataError(f"{self._file} is damaged ({error}); stop the processes by hand and remove it") from None
+        for child in self._children:
+            child.poll()
+        return {name: process for name, process in remembered.items() if process is not None}
 
-    def is_alive(self, name: str) -> bool:
-        """Whether a process runs; of one that does not, nothing remains that its own children could take for it."""
-        started = self.all().get(name)
-        if started is not None and started.is_alive:
-            return True
-        self._reap(name, wait=True)
-        return False
-
-    def stop(self, names: list[str], how: signal.Signals = signal.SIGTERM) -> None:
+    def stop(self, names: list[str]) -> None:
         """Stop processes and everything they started; what does not go is killed."""
-        everything = self.all()
-        targets = {name: everything[name] for name in names if name in everything}
-        living = [started.pid for started in targets.values() if started.is_alive]
-        family = [Started(pid, _began(pid)) for pid in _descendants(living)]
-        for pid in living:
-            _signal(pid, how)
-        end = time.monotonic() + _SECONDS_TO_STOP
-        members = [*targets.values(), *family]
-        while any(member.is_alive for member in members) and time.monotonic() < end:
-            for name in targets:
-                self._reap(name)
-            time.sleep(0.05)
-        for member in members:
-            if member.is_alive:
-                _signal(member.pid, signal.SIGKILL)
-        for name in targets:
-            self._reap(name, wait=True)
-        self._remember({name: started for name, started in self.all().items() if name not in targets})
+        targets = [process for name, process in self.all().items() if name in names]
+        family = targets.copy()
+        for process in targets:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                family += process.children(recursive=True)
+                process.terminate()
+        for process in _wait(family):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        _wait(family)
+        self._remember({name: process for name, process in self.all().items() if name not in names})
 
-    def _reap(self, name: str, *, wait: bool = False) -> None:
-        child = self._children.get(name)
-        if child is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(5 if wait else 0)
-
-    def _remember(self, processes: dict[str, Started]) -> None:
-        entries = {name: asdict(started) for name, started in processes.items()}
+    def _remember(self, processes: dict[str, psutil.Process]) -> None:
+        entries = {}
+        for name, process in processes.items():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                entries[name] = (process.pid, process.create_time())
         write_bytes(self._file, json.dumps(entries, indent=1).encode())
 
 
@@ -125,22 +100,28 @@ def environment(**further: str) -> dict[str, str]:
     return {**os.environ, "PATH": path, **further}
 
 
-def _began(pid: int) -> str:
-    """When a process began, as text; empty if there is none, or only its remains."""
-    answer = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, began = answer.stdout.strip().partition(" ")
-    return "" if state.startswith("Z") else began.strip()
+def is_running(process: psutil.Process) -> bool:
+    """Whether a process still does anything: what is left of one until its parent has looked does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
-def _descendants(pids: list[int]) -> list[int]:
-    answer = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)
-    parents = {int(pid): int(parent) for pid, parent in (line.split() for line in answer.stdout.splitlines())}
-    found: set[int] = set()
-    while more := {pid for pid, parent in parents.items() if parent in {*pids, *found} and pid not in found}:
-        found |= more
-    return sorted(found)
+def _find(pid: int, began: float) -> psutil.Process | None:
+    """The process of this number, unless it is gone or another has got its number since."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        if abs(process.create_time() - began) < _SECONDS_APART and is_running(process):
+            return process
+    return None
 
 
-def _signal(pid: int, how: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, how)
+def _wait(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Wait for the end of processes; return those that still run when patience is over."""
+    end = time.monotonic() + _SECONDS_TO_STOP
+    while processes and time.monotonic() < end:
+        # In short turns: one whose parent never looks after it is gone as well, which psutil alone would not say.
+        _, processes = psutil.wait_procs(processes, timeout=0.2)
+        processes = [process for process in processes if is_running(process)]
+    return processes

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from apes.federation.terms import Terms
-from apes.federation.vault.folder import VAULT, VaultSettings, read_holdings
+from apes.federation.vault.folder import VAULT, read_vault
 from apes.federation.vault.ledger import local_epsilon, read_spending
-from apes.storage.settings import read_settings
 
 
 @dataclass(frozen=True)
@@ -18,7 +16,7 @@ class UserAccount:
     """One user's account with the vault; every epsilon is local, in nats, and holds whoever reads the reports.
 
     Attributes:
-        budget: The user's budget, a coordinate and round.
+        budget: The user's budget, per coordinate and round.
         rounds: Rounds that were answered, of all runs.
         spent: What they cost, over all coordinates.
         allowance: What the user grants in all; None if it has no limit.
@@ -41,16 +39,12 @@ def read_accounts(folder: Path) -> list[UserAccount]:
     Raises:
         DataError: If something is missing or damaged.
     """
-    settings = read_settings(folder / VAULT, VaultSettings)
-    terms = Terms.read(folder / settings.terms)
-    holdings = read_holdings(folder / settings.data, folder / settings.keys, terms)
-    budgets = holdings.population.budgets.tolist()
-    accounts = []
-    for budget, allowance, rounds in zip(
-        budgets, holdings.allowances.tolist(), read_spending(folder / settings.ledger, len(budgets)), strict=True
-    ):
+    settings, terms, holdings = read_vault(folder / VAULT)
+    budgets, allowances = holdings.population.budgets.tolist(), holdings.allowances.tolist()
+    spending, accounts = read_spending(folder / settings.ledger, len(budgets)), []
+    for budget, allowance, rounds in zip(budgets, allowances, spending, strict=True):
         granted = allowance if math.isfinite(allowance) else None
-        left = None if granted is None else rounds_left(rounds, terms.coordinates_from_data * budget, granted)
+        left = None if granted is None else rounds_left(rounds, terms.charged * budget, granted)
         accounts.append(UserAccount(budget, rounds.total(), local_epsilon(rounds), granted, left))
     return accounts
 

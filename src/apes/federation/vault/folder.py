@@ -1,25 +1,25 @@
 """A vault from its folder: settings, accepted terms, data, keys."""
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-from numpy.typing import NDArray
 
 from apes.checks import hex_names
 from apes.errors import DataError, ParameterError
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.socket import VaultSocket
 from apes.federation.vault.vault import Holdings, Vault
-from apes.population import InMemoryPopulation
+from apes.population import People
+from apes.storage.arrays import read_arrays
 from apes.storage.settings import read_settings
 from apes.wire.envelope import RUN_BYTES
 
+ARRAYS = ("features", "labels", "offsets", "budgets")
+"""What a vault holds of its users, besides their allowances."""
 KEY_BYTES = 32
 VAULT = "vault.json"
 """Name of a vault's settings in the folder of a device or silo."""
@@ -62,46 +62,38 @@ def open_vault(file: Path) -> VaultSocket:
     Raises:
         DataError: If something is missing, damaged or does not fit the terms.
     """
-    settings, folder = read_settings(file, VaultSettings), file.parent
-    terms = Terms.read(folder / settings.terms)
-    holdings = read_holdings(folder / settings.data, folder / settings.keys, terms)
+    (settings, terms, holdings), folder = read_vault(file), file.parent
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
     ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size)
     vault = Vault(terms, settings.runs, holdings, shuffler, ledger)
     return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
 
 
-def read_holdings(data: Path, keys: Path, terms: Terms) -> Holdings:
-    """Read what a vault guards, checked against the terms."""
-    arrays = read_arrays(data)
-    if "allowances" not in arrays:
-        raise DataError(f"{data} cannot be read: it holds no allowances")
+def read_vault(file: Path) -> tuple[VaultSettings, FederationTerms, Holdings]:
+    """Read a vault's settings, the terms that its owner accepted, and what it guards, checked against them.
+
+    Raises:
+        DataError: If something is missing, damaged or does not fit the terms.
+    """
+    settings = read_settings(file, VaultSettings)
+    terms = FederationTerms.read(file.parent / settings.terms)
+    return settings, terms, _read_holdings(file.parent / settings.data, file.parent / settings.keys, terms)
+
+
+def _read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
+    arrays = read_arrays(data, (*ARRAYS, "allowances"))
     try:
         secrets = keys.read_bytes()
     except OSError as error:
         raise DataError(f"{keys} cannot be read: {error}") from None
     try:
-        population = InMemoryPopulation(arrays["features"], arrays["labels"], arrays["offsets"], arrays["budgets"])
+        population = People(*(arrays[name] for name in ARRAYS))
     except ParameterError as error:
         raise DataError(f"{data}: {error}") from None
-    if arrays["features"].shape[1] != terms.features or int(arrays["labels"].max()) >= terms.classes:
-        raise DataError(f"{data} must have {terms.features} features and labels below {terms.classes}")
+    if arrays["features"].shape[1] != terms.model.features or int(arrays["labels"].max()) >= terms.model.classes:
+        raise DataError(f"{data} must have {terms.model.features} features and labels below {terms.model.classes}")
     pieces = [secrets[start : start + KEY_BYTES] for start in range(0, len(secrets), KEY_BYTES)]
     if any(len(piece) != KEY_BYTES for piece in pieces):
-        raise DataError(f"{keys} must hold {KEY_BYTES} bytes a user, got {len(secrets)}")
+        raise DataError(f"{keys} must hold {KEY_BYTES} bytes per user, got {len(secrets)}")
     signing = [Ed25519PrivateKey.from_private_bytes(piece) for piece in pieces]
     return Holdings(population, signing, np.asarray(arrays["allowances"], dtype=np.float64))
-
-
-def read_arrays(data: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a vault's users: ``features``, ``labels``, ``offsets``, ``budgets``, perhaps ``allowances``.
-
-    Raises:
-        DataError: If the file is not such an archive.
-    """
-    try:
-        with data.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in ("features", "labels", "offsets", "budgets")}
-            return arrays | ({"allowances": stored["allowances"]} if "allowances" in stored else {})
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{data} cannot be read: {error}") from None

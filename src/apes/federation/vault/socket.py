@@ -1,7 +1,7 @@
-"""How a courier asks a vault: one request a connection, over a Unix socket.
+"""How a courier asks a vault: one request per connection, over a Unix socket.
 
-A request is two frames (`apes.wire.frames`): a JSON object with exactly ``version``, ``run``, ``round`` and ``plan``,
-and the weights. The answer is the byte 0 and framed sealed reports, or the byte 1 and one word of `Refusal`.
+A request is two frames (`apes.wire.frames`): a JSON object with exactly ``version``, ``run``, ``round`` and ``terms``,
+and the weights. The answer is the byte 0 and framed sealed reports, or the byte 1 and one word of `VaultRefusal`.
 """
 
 import contextlib
@@ -9,16 +9,16 @@ import json
 import os
 import socket
 import stat
-import struct
 import time
 from pathlib import Path
 
 from apes.errors import DataError
-from apes.federation.vault.vault import Refusal, Refused, Request, Vault
+from apes.federation.vault.vault import Request, Vault, VaultRefusal, VaultRefused
 from apes.storage.json_logs import RareLog, log
+from apes.wire.frames import LENGTH
 
-VERSION = 1
-_LENGTH = struct.Struct("<I")
+VERSION = 2
+_HEADER = {"version": int, "run": str, "round": int, "terms": str}
 _LARGEST_HEADER = 1024
 # Who asks or takes an answer too slowly is hung up on, so that nobody keeps others from asking.
 _SECONDS_TO_ASK = 30.0
@@ -54,34 +54,35 @@ class VaultSocket:
         try:
             request = self._read(connection)
             answer = self._vault.answer(request)
-        except Refused as refused:
-            self._refused.count(refused.reason.value)
-            connection.sendall(b"\x01" + refused.reason.value.encode())
+        except VaultRefused as refused:
+            self._refuse(connection, refused.reason)
         except OSError:
             raise
         # Whatever else goes wrong inside may depend on the data, so not a word of it leaves.
         except Exception as error:
             log("internal", kind=type(error).__name__)
-            self._refused.count(Refusal.INTERNAL.value)
-            connection.sendall(b"\x01" + Refusal.INTERNAL.value.encode())
+            self._refuse(connection, VaultRefusal.INTERNAL)
         else:
             log("answered", run=request.run, round=request.round)
             connection.settimeout(_SECONDS_TO_TAKE)
             connection.sendall(b"\x00" + answer)
+
+    def _refuse(self, connection: socket.socket, reason: VaultRefusal) -> None:
+        self._refused.count(reason.value)
+        connection.sendall(b"\x01" + reason.value.encode())
 
     def _read(self, connection: socket.socket) -> Request:
         end = time.monotonic() + _SECONDS_TO_ASK
         header = _read_frame(connection, _LARGEST_HEADER, end)
         weights = _read_frame(connection, self._largest, end)
         try:
-            fields = json.loads(header)
-            version, run, number, plan = (fields.pop(name) for name in ("version", "run", "round", "plan"))
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            raise Refused(Refusal.REQUEST) from None
-        known = type(version) is int and type(number) is int and type(run) is str and type(plan) is str
-        if fields or not known or version != VERSION:
-            raise Refused(Refusal.REQUEST)
-        return Request(run, number, plan, weights)
+            asked = json.loads(header)
+            kinds = {name: type(value) for name, value in asked.items()}
+        except (ValueError, AttributeError, RecursionError):
+            raise VaultRefused(VaultRefusal.REQUEST) from None
+        if kinds != _HEADER or asked["version"] != VERSION:
+            raise VaultRefused(VaultRefusal.REQUEST)
+        return Request(asked["run"], asked["round"], asked["terms"], weights)
 
 
 def _listen(path: Path, mode: int) -> socket.socket:
@@ -104,9 +105,9 @@ def _listen(path: Path, mode: int) -> socket.socket:
 
 
 def _read_frame(connection: socket.socket, largest: int, end: float) -> bytes:
-    (length,) = _LENGTH.unpack(_read_exactly(connection, _LENGTH.size, end))
+    (length,) = LENGTH.unpack(_read_exactly(connection, LENGTH.size, end))
     if length > largest:
-        raise Refused(Refusal.REQUEST)
+        raise VaultRefused(VaultRefusal.REQUEST)
     return _read_exactly(connection, length, end)
 
 
@@ -116,6 +117,6 @@ def _read_exactly(connection: socket.socket, size: int, end: float) -> bytes:
         connection.settimeout(max(end - time.monotonic(), 1e-3))
         piece = connection.recv(min(size - len(data), 1 << 20))
         if not piece:
-            raise Refused(Refusal.REQUEST)
+            raise VaultRefused(VaultRefusal.REQUEST)
         data += piece
     return bytes(data)

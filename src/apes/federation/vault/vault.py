@@ -1,4 +1,4 @@
-"""The vault: holds the users' data, budgets, keys and randomizer; hands out one sealed report a round, nothing else."""
+"""The vault: holds the users' data, budgets, keys and randomizer; hands out one sealed report per round."""
 
 import sqlite3
 import threading
@@ -11,21 +11,21 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
 from apes.errors import DataError
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.federation.vault.ledger import VaultLedger
 from apes.mathematics.randomness import SystemSource
-from apes.population import InMemoryPopulation
+from apes.population import People
 from apes.wire.envelope import Binding, seal
 from apes.wire.frames import framed
 
 _USERS_AT_ONCE = 64
 
 
-class Refusal(StrEnum):
+class VaultRefusal(StrEnum):
     """Why a vault does not answer. These words are all that a refusal says."""
 
     REQUEST = "request"
-    PLAN = "plan"
+    TERMS = "terms"
     RUN = "run"
     ROUND = "round"
     PAST = "past"
@@ -35,10 +35,10 @@ class Refusal(StrEnum):
     INTERNAL = "internal"
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a failure of ours
+class VaultRefused(Exception):  # noqa: N818 - an answer, not a failure of ours
     """The vault does not answer, for the reason given."""
 
-    def __init__(self, reason: Refusal) -> None:
+    def __init__(self, reason: VaultRefusal) -> None:
         super().__init__(reason.value)
         self.reason = reason
 
@@ -50,13 +50,13 @@ class Request:
     Attributes:
         run: Which run, in hexadecimal.
         round: Which round of it, from 1.
-        plan: Fingerprint of the terms, in hexadecimal.
+        terms: Digest of the terms, in hexadecimal.
         weights: The global model: little-endian float32 numbers.
     """
 
     run: str
     round: int
-    plan: str
+    terms: str
     weights: bytes
 
 
@@ -70,7 +70,7 @@ class Holdings:
         allowances: Local epsilon that each user grants, over all coordinates, rounds and runs, in nats.
     """
 
-    population: InMemoryPopulation
+    population: People
     keys: list[Ed25519PrivateKey]
     allowances: NDArray[np.float64]
 
@@ -92,71 +92,73 @@ class Vault:
 
     Guarantee:
         For every user, run and round at most one report ever leaves; what it costs is on the disk before it leaves;
-        nobody's spending exceeds their allowance. Nothing but sealed reports and words of `Refusal` comes out.
+        nobody's spending exceeds their allowance. Nothing but sealed reports and words of `VaultRefusal` comes out.
     """
 
     def __init__(
-        self, terms: Terms, runs: tuple[str, ...], holdings: Holdings, shuffler: X25519PublicKey, ledger: VaultLedger
+        self,
+        terms: FederationTerms,
+        runs: tuple[str, ...],
+        holdings: Holdings,
+        shuffler: X25519PublicKey,
+        ledger: VaultLedger,
     ) -> None:
         self._terms, self._runs, self._holdings = terms, runs, holdings
         self._shuffler, self._ledger = shuffler, ledger
-        self._plan = terms.fingerprint
+        self._digest = terms.digest
         self._client = terms.client()
         # What one round costs a user locally: every coordinate that data goes into spends the whole budget.
-        self._costs = terms.coordinates_from_data * holdings.population.budgets
+        self._costs = terms.charged * holdings.population.budgets
         self._lock = threading.Lock()
 
     def answer(self, request: Request) -> bytes:
         """Return the sealed reports of this round, framed: fresh ones once, the same ones ever after.
 
         Raises:
-            Refused: With a word of `Refusal`.
+            VaultRefused: With a word of `VaultRefusal`.
         """
-        if request.plan != self._plan:
-            raise Refused(Refusal.PLAN)
+        if request.terms != self._digest:
+            raise VaultRefused(VaultRefusal.TERMS)
         if request.run not in self._runs:
-            raise Refused(Refusal.RUN)
-        if not 1 <= request.round <= self._terms.plan.rounds:
-            raise Refused(Refusal.ROUND)
+            raise VaultRefused(VaultRefusal.RUN)
+        if not 1 <= request.round <= self._terms.rounds:
+            raise VaultRefused(VaultRefusal.ROUND)
         with self._lock:
             try:
                 answer = self._ledger.find(request.run, request.round)
                 return self._draw(request) if answer is None else answer
             except sqlite3.Error:
-                raise Refused(Refusal.LEDGER) from None
+                raise VaultRefused(VaultRefusal.LEDGER) from None
 
     def _draw(self, request: Request) -> bytes:
         if request.round <= self._ledger.last_round(request.run):
-            raise Refused(Refusal.PAST)
+            raise VaultRefused(VaultRefusal.PAST)
         weights = self._weights(request.weights)
         willing = np.flatnonzero(self._ledger.spent(self._costs) <= self._holdings.allowances)
         if willing.size == 0:
-            raise Refused(Refusal.ALLOWANCE)
-        binding = Binding(bytes.fromhex(request.run), request.round, bytes.fromhex(request.plan))
+            raise VaultRefused(VaultRefusal.ALLOWANCE)
+        binding = Binding(bytes.fromhex(request.run), request.round, bytes.fromhex(request.terms))
         answer = b"".join(framed(self._reports(weights, willing, binding)))
-        self._ledger.record(
-            request.run, request.round, answer, {int(user): float(self._costs[user]) for user in willing}
-        )
+        costs = {user: float(self._costs[user]) for user in willing.tolist()}
+        self._ledger.record(request.run, request.round, answer, costs)
         return answer
 
     def _reports(self, weights: NDArray[np.float32], willing: NDArray[np.intp], binding: Binding) -> list[bytes]:
-        population, keys, source = self._holdings.population, self._holdings.keys, SystemSource()
-        chosen, sealed = set(willing.tolist()), []
+        population, keys, source, sealed = self._holdings.population, self._holdings.keys, SystemSource(), []
         for start in range(0, population.budgets.size, _USERS_AT_ONCE):
             stop = min(start + _USERS_AT_ONCE, population.budgets.size)
-            if chosen.isdisjoint(range(start, stop)):
-                continue
-            levels = self._client.levels(weights, population.block(start, stop), source)
-            for user in chosen & set(range(start, stop)):
-                budget = float(population.budgets[user])
-                sealed.append(seal(levels[user - start], budget, binding, keys[user], self._shuffler))
+            users = willing[(start <= willing) & (willing < stop)].tolist()
+            if users:
+                levels = self._client.levels(weights, population.block(start, stop), source)
+                for user in users:
+                    budget = float(population.budgets[user])
+                    sealed.append(seal(levels[user - start], budget, binding, keys[user], self._shuffler))
         return sealed
 
     def _weights(self, data: bytes) -> NDArray[np.float32]:
-        model = self._terms.model
-        if len(data) != 4 * model.dimensions:
-            raise Refused(Refusal.WEIGHTS)
+        if len(data) != 4 * self._terms.dimensions:
+            raise VaultRefused(VaultRefusal.WEIGHTS)
         weights = np.frombuffer(data, dtype="<f4").astype(np.float32)
         if not np.isfinite(weights).all():
-            raise Refused(Refusal.WEIGHTS)
-        return weights.reshape(model.classes, model.features + 1)
+            raise VaultRefused(VaultRefusal.WEIGHTS)
+        return weights

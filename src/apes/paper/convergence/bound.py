@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from apes.checks import positive, whole, within
 from apes.errors import RegimeError
-from apes.paper.convergence.moments import CalibrationError
+from apes.paper.convergence.calibration_error import CalibrationError
 
-_LARGEST = 1e150
+LARGEST = 1e150
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Assumptions:
         positive("smoothness", self.smoothness)
         positive("pl", self.pl, self.smoothness)
         whole("dimensions", self.dimensions, 1)
-        within("dissimilarity", self.dissimilarity, 1, _LARGEST)
-        within("scatter", self.scatter, 0, _LARGEST)
+        within("dissimilarity", self.dissimilarity, 1, LARGEST)
+        within("scatter", self.scatter, 0, LARGEST)
 
 
 def convergence_bound(
@@ -82,14 +82,12 @@ def convergence_bound(
         RegimeError: If the step exceeds 1 / L.
     """
     step, rounds = positive("step", step), whole("rounds", rounds, 1)
-    gap = within("gap", gap, 0, _LARGEST)
+    gap = within("gap", gap, 0, LARGEST)
     if not step * assumptions.smoothness <= 1:
         raise RegimeError(f"step must be at most 1 / smoothness = {1 / assumptions.smoothness:g}, got {step:g}")
-    reached = [
-        iterate_bound(rate, noise, rounds, gap)
-        for rate, noise in (_calibrated(assumptions, error, step), _saturated(assumptions, error, step))
-    ]
-    return np.minimum(*reached)
+    worst = assumptions.dimensions * (error.clip + error.reach) ** 2
+    saturated = iterate_bound(1 - step * assumptions.pl, step / 2 * worst, rounds, gap)
+    return np.minimum(iterate_bound(*_calibrated(assumptions, error, step), rounds, gap), saturated)
 
 
 def iterate_bound(rate: float, noise: float, rounds: int, gap: float) -> NDArray[np.float64]:
@@ -112,9 +110,3 @@ def _calibrated(assumptions: Assumptions, error: CalibrationError, step: float) 
     noise = assumptions.dimensions * error.variance / error.users + (error.mismatch * assumptions.scatter) ** 2
     added = step / 2 * b0**2 / (1 - b1) + L * step**2 / 2 * noise / error.chord**2
     return 1 - step * assumptions.pl * kept, added
-
-
-def _saturated(assumptions: Assumptions, error: CalibrationError, step: float) -> tuple[float, float]:
-    """Return the second pair (q, r) of the theorem."""
-    worst = assumptions.dimensions * (error.clip + error.reach) ** 2
-    return 1 - step * assumptions.pl, step / 2 * worst

@@ -12,25 +12,14 @@ proof the Lipschitz constant l of the loss. Kept, because they are the claim: no
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apes.checks import positive, positive_array, whole, within
 from apes.errors import RegimeError
-from apes.paper.convergence.bound import iterate_bound
-from apes.paper.convergence.moments import report_moments
-
-_LARGEST = 1e150
-
-
-class Coefficients(NamedTuple):
-    """The theorem's a1 (a rate), a2 (weight of the noise's root mean square) and a3 (of its mean square)."""
-
-    a1: float
-    a2: float
-    a3: float
+from apes.mathematics.laws import ClipLaplace
+from apes.paper.convergence.bound import LARGEST, iterate_bound
 
 
 @dataclass(frozen=True)
@@ -63,19 +52,21 @@ class PublishedAssumptions:
         positive("pl", self.pl, self.smoothness)
         positive("lipschitz", self.lipschitz)
         positive("proximal", self.proximal)
-        within("inexactness", self.inexactness, 0, _LARGEST)
-        within("dissimilarity", self.dissimilarity, 1, _LARGEST)
+        within("inexactness", self.inexactness, 0, LARGEST)
+        within("dissimilarity", self.dissimilarity, 1, LARGEST)
 
-    def coefficients(self) -> Coefficients:
-        """Return a1, a2 and a3 as printed (a2 with l)."""
+    def coefficients(self) -> tuple[float, float, float]:
+        """Return a1 (a rate), a2 (weight of the noise's root mean square) and a3 (of its mean square), a2 with l."""
         L, beta, mu, alpha, B = self.smoothness, self.pl, self.proximal, self.inexactness, self.dissimilarity
         mubar = L + mu
         pull = (alpha * B - 1) / mu + L * B * (1 + alpha) / (mu * mubar) + L * (B * (1 + alpha) / mubar) ** 2
-        return Coefficients(1 + 2 * beta * pull, self.lipschitz * (1 / mu + B * L * (1 + alpha) / mubar), L / 2)
+        return 1 + 2 * beta * pull, self.lipschitz * (1 / mu + B * L * (1 + alpha) / mubar), L / 2
 
 
 def published_noise(budgets: ArrayLike, clip: float) -> float:
     """Return Q = 2 E[eta^2] + 2 E[eta]^2, at g = C and the smallest budget, where it is largest; squared units of clip.
+
+    There, with lam = 2 C / e and x = 1 / (exp(e) - 1), E[eta] = 2 C x - lam, E[eta^2] = 2 lam^2 - (4 C^2 + 4 lam C) x.
 
     Args:
         budgets: Local budgets of all users, nats per coordinate, each in (0, inf).
@@ -84,9 +75,9 @@ def published_noise(budgets: ArrayLike, clip: float) -> float:
     >>> round(published_noise([1.0, 2.0], 0.1), 6)  # the appendix, whose last line drops a term: 0.220538
     0.034305
     """
-    smallest = positive_array("budgets", budgets).min()
-    moments = report_moments(positive("clip", clip), smallest, clip)
-    return float(2 * moments.second + 2 * moments.bias**2)
+    law = ClipLaplace(positive("clip", clip), positive_array("budgets", budgets).min(), clip)
+    bias = law.mean() - clip
+    return float(2 * (law.var() + bias**2) + 2 * bias**2)
 
 
 def published_bound(
@@ -105,4 +96,4 @@ def published_bound(
         raise RegimeError(f"a1 must be below 1 (a smaller step, or users more alike), got {a1:g}")
     noise = published_noise(budgets, clip)
     added = a2 * noise**0.5 + a3 * noise
-    return iterate_bound(a1, added, whole("rounds", rounds, 1), within("gap", gap, 0, _LARGEST))
+    return iterate_bound(a1, added, whole("rounds", rounds, 1), within("gap", gap, 0, LARGEST))

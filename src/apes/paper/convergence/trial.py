@@ -17,7 +17,7 @@ from apes.budgets import make_budgets
 from apes.checks import whole, within
 from apes.errors import ParameterError
 from apes.paper.convergence.bound import Assumptions, convergence_bound
-from apes.paper.convergence.moments import CalibrationError, calibration_error
+from apes.paper.convergence.calibration_error import CalibrationError, calibration_error
 from apes.paper.convergence.published import PublishedAssumptions, published_bound
 from apes.population import Examples, People, UserBlock
 from apes.terms.mechanism import CONTINUOUS
@@ -37,7 +37,7 @@ _USERS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
-class Trial:
+class ConvergenceTrial:
     """The choices of a trial.
 
     Args:
@@ -145,7 +145,7 @@ class TrialResult:
         return bool((self.measured[1:] <= self.bound[1:]).all())
 
 
-def run_trial(trial: Trial, progress: Callable[[int, int], None] = lambda done, total: None) -> TrialResult:
+def run_trial(trial: ConvergenceTrial, progress: Callable[[int, int], None] = lambda done, total: None) -> TrialResult:
     """Train once for every seed; put the mean loss gap beside the bounds."""
     # Before the runs, so that what the theorem does not cover is refused at once.
     first_gap = trial.gap(trial.first_weights())
@@ -166,7 +166,7 @@ def run_trial(trial: Trial, progress: Callable[[int, int], None] = lambda done, 
     )
 
 
-def printed_bound(trial: Trial) -> Array | None:
+def printed_bound(trial: ConvergenceTrial) -> Array | None:
     """Theorem 3 as printed, or None where users do not share an optimum."""
     if trial.scatter > 0:
         return None
@@ -182,7 +182,7 @@ def printed_bound(trial: Trial) -> Array | None:
 class _Quadratic:
     """The users' quadratic losses; c_i and u_ik are their data, the curvature is public. Its loss is the gap."""
 
-    trial: Trial
+    trial: ConvergenceTrial
     digest = "quadratic"
 
     @property
@@ -204,7 +204,7 @@ class _LeftError(Exception):
     """A run left the region of the theorem."""
 
 
-def _run(trial: Trial, population: People, seed: int) -> tuple[Array, bool]:
+def _run(trial: ConvergenceTrial, population: People, seed: int) -> tuple[Array, bool]:
     """Train once; return the gap after every round, and whether the run left the region."""
     gaps = np.zeros(trial.rounds + 1)
     gaps[0] = trial.gap(trial.first_weights())

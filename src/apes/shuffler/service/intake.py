@@ -20,13 +20,13 @@ _REPORTS_AT_ONCE = 128
 _BYTES_AT_ONCE = 4 << 20
 
 
-class Refusal(StrEnum):
+class ReportRefusal(StrEnum):
     """Why a report does not count."""
 
     MALFORMED = "malformed"
     WRONG_RUN = "wrong-run"
     WRONG_ROUND = "wrong-round"
-    WRONG_PLAN = "wrong-plan"
+    WRONG_TERMS = "wrong-terms"
     UNREGISTERED = "unregistered"
     DUPLICATE = "duplicate"
     SIGNATURE = "signature"
@@ -51,7 +51,7 @@ class Intake:
 
     def __init__(self, policy: Policy, run: str, number: int, key: X25519PrivateKey) -> None:
         self._policy, self._key = policy, key
-        self._binding = Binding(bytes.fromhex(run), number, bytes.fromhex(policy.plan))
+        self._binding = Binding(bytes.fromhex(run), number, bytes.fromhex(policy.terms))
         self._registered = {bytes.fromhex(sender) for sender in policy.senders}
         self._counts = LevelCounts(policy.dimensions, policy.levels)
         rows = max(1, min(_REPORTS_AT_ONCE, _BYTES_AT_ONCE // policy.dimensions))
@@ -72,41 +72,41 @@ class Intake:
         """What the analyzer may see. The caller has checked that the cohort is large enough."""
         self._count_waiting()
         batch = CountedBatch(self._counts.total(), np.sort(np.array(self._budgets)))
-        return Release(self._binding.run.hex(), self._binding.round, self._policy.plan, batch, dict(self.refused))
+        return Release(self._binding.run.hex(), self._binding.round, self._policy.terms, batch, dict(self.refused))
 
-    def _consider(self, report: bytes) -> Refusal | None:
+    def _consider(self, report: bytes) -> ReportRefusal | None:
         try:
             envelope = parse(report, self._policy.dimensions)
         except ProtocolError:
-            return Refusal.MALFORMED
+            return ReportRefusal.MALFORMED
         # Cheap checks first; a sender is only marked as seen once a report of theirs counts, so nobody can use up
         # another's place with a forgery.
         return self._misplaced(envelope) or self._unverified(envelope) or self._open(envelope)
 
-    def _misplaced(self, envelope: Envelope) -> Refusal | None:
+    def _misplaced(self, envelope: Envelope) -> ReportRefusal | None:
         if envelope.binding.run != self._binding.run:
-            return Refusal.WRONG_RUN
+            return ReportRefusal.WRONG_RUN
         if envelope.binding.round != self._binding.round:
-            return Refusal.WRONG_ROUND
-        return None if envelope.binding.plan == self._binding.plan else Refusal.WRONG_PLAN
+            return ReportRefusal.WRONG_ROUND
+        return None if envelope.binding.terms == self._binding.terms else ReportRefusal.WRONG_TERMS
 
-    def _unverified(self, envelope: Envelope) -> Refusal | None:
+    def _unverified(self, envelope: Envelope) -> ReportRefusal | None:
         if envelope.sender not in self._registered:
-            return Refusal.UNREGISTERED
+            return ReportRefusal.UNREGISTERED
         if envelope.sender in self.senders:
-            return Refusal.DUPLICATE
+            return ReportRefusal.DUPLICATE
         key = Ed25519PublicKey.from_public_bytes(envelope.sender)
-        return None if envelope.is_signed(key) else Refusal.SIGNATURE
+        return None if envelope.is_signed(key) else ReportRefusal.SIGNATURE
 
-    def _open(self, envelope: Envelope) -> Refusal | None:
+    def _open(self, envelope: Envelope) -> ReportRefusal | None:
         try:
             budget, levels = envelope.open(self._key)
         except ProtocolError:
-            return Refusal.SEAL
+            return ReportRefusal.SEAL
         if levels.max() >= self._policy.levels:
-            return Refusal.LEVEL
+            return ReportRefusal.LEVEL
         if not self._policy.smallest_budget <= budget <= self._policy.largest_budget:
-            return Refusal.BUDGET
+            return ReportRefusal.BUDGET
         self._block[self._waiting] = levels
         self._waiting += 1
         self._budgets.append(budget)

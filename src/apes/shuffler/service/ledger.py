@@ -49,6 +49,11 @@ class ShufflerLedger:
             row = self._database.execute(query, (run, number)).fetchone()
         return None if row is None else Closed(*row)
 
+    def releases(self, run: str) -> list[bytes]:
+        """Everything that was released of a run."""
+        with self._lock:
+            return [row[0] for row in self._database.execute("select release from rounds where run = ?", (run,))]
+
     def close_round(self, run: str, number: int, closed: Closed, senders: Iterable[bytes]) -> None:
         """Close a round; when this returns, it is on the disk.
 

@@ -2,48 +2,75 @@
 
 from dataclasses import dataclass
 
-from apes.checks import hex_names, positive, whole
+from apes.checks import hex_names, positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
-from apes.wire.envelope import PLAN_BYTES, RUN_BYTES, SENDER_BYTES
+from apes.wire.envelope import RUN_BYTES, SENDER_BYTES, TERMS_BYTES
 
 
 @dataclass(frozen=True)
-class Policy:
-    """What the shuffler takes.
+class Limits:
+    """Which budgets the shuffler takes, and how many reports it needs.
 
     Attributes:
-        plan: Fingerprint of the terms that reports must be made under, 64 hexadecimal digits.
-        runs: The runs that may be held under it, 32 hexadecimal digits each.
-        rounds: Rounds of a run, at least 1.
-        dimensions: Coordinates of a report, at least 1.
-        levels: K: a level is in 0 .. K - 1, K in [2, 256].
         smallest_budget: Smallest local budget taken, in (0, inf).
         largest_budget: Largest local budget taken: at least the smallest, finite.
         smallest_cohort: Fewer reports than this are never released, at least 1; of those present, each hides among
             the others, so a cohort of 1 hides nobody.
-        senders: Public keys of those who may report, 64 hexadecimal digits each; at least as many as the cohort.
     """
 
-    plan: str
-    runs: tuple[str, ...]
-    rounds: int
-    dimensions: int
-    levels: int
     smallest_budget: float
     largest_budget: float
     smallest_cohort: int
-    senders: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        hex_names("plan", (self.plan,), PLAN_BYTES)
-        hex_names("runs", self.runs, RUN_BYTES)
-        whole("rounds", self.rounds, 1, 2**32 - 1)
-        whole("dimensions", self.dimensions, 1, 2**31)
-        whole("levels", self.levels, 2, MAX_LEVELS)
         if positive("smallest_budget", self.smallest_budget) > positive("largest_budget", self.largest_budget):
             raise ParameterError(
                 f"largest_budget must be at least smallest_budget {self.smallest_budget!r}, got {self.largest_budget!r}"
             )
+        whole("smallest_cohort", self.smallest_cohort, 1)
+
+
+@dataclass(frozen=True)
+class Policy(Limits):
+    """What the shuffler takes.
+
+    Attributes:
+        terms: Digest of the terms that reports must be made under, 64 hexadecimal digits.
+        runs: The runs that may be held under it, 32 hexadecimal digits each.
+        rounds: Rounds of a run, at least 1.
+        dimensions: Coordinates of a report, at least 1.
+        levels: K: a level is in 0 .. K - 1, K in [2, 256].
+        charged: Coordinates of a report that are charged for, in [1, dimensions].
+        delta: Of the central guarantee, in (0, 1).
+        senders: Public keys of those who may report, 64 hexadecimal digits each; at least as many as the cohort.
+        top_b_first: b, where users keep b coordinates before perturbing, or None.
+        target_epsilon: No round is released after which a user's certified epsilon would exceed it; None for no target.
+    """
+
+    terms: str
+    runs: tuple[str, ...]
+    rounds: int
+    dimensions: int
+    levels: int
+    charged: int
+    delta: float
+    senders: tuple[str, ...]
+    top_b_first: int | None = None
+    target_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        hex_names("terms", (self.terms,), TERMS_BYTES)
+        hex_names("runs", self.runs, RUN_BYTES)
+        whole("rounds", self.rounds, 1, 2**32 - 1)
+        whole("dimensions", self.dimensions, 1, 2**31)
+        whole("levels", self.levels, 2, MAX_LEVELS)
+        whole("charged", self.charged, 1, self.dimensions)
+        within("delta", positive("delta", self.delta), 0, 0.5)
+        if self.top_b_first is not None:
+            whole("top_b_first", self.top_b_first, 1, self.charged)
+        if self.target_epsilon is not None:
+            positive("target_epsilon", self.target_epsilon)
         hex_names("senders", self.senders, SENDER_BYTES)
         whole("smallest_cohort", self.smallest_cohort, 1, len(self.senders))

@@ -1,28 +1,31 @@
-"""The shuffler's desk: what happens to a batch between the network and the ledger."""
+"""The shuffler's rounds: what happens to a batch between the network and the ledger."""
 
 import asyncio
 import hashlib
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from apes.shuffler.service.intake import Intake, Refusal
+from apes.shuffler.service.gate import Gate
+from apes.shuffler.service.intake import Intake, ReportRefusal
 from apes.shuffler.service.ledger import Closed, ShufflerLedger
 from apes.shuffler.service.metrics import Metrics
 from apes.shuffler.service.policy import Policy
 from apes.storage.json_logs import RareLog, log
 from apes.wire.envelope import envelope_size
-from apes.wire.frames import FrameReader
+from apes.wire.frames import LENGTH, FrameReader
 
+T = TypeVar("T")
 # The lock of a round is held while its batch comes in.
 _SECONDS_FOR_A_PIECE = 60.0
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a failure of ours
+class RequestRefused(Exception):  # noqa: N818 - an answer, not a failure of ours
     """A request that the policy does not allow.
 
     Attributes:
@@ -36,7 +39,7 @@ class Refused(Exception):  # noqa: N818 - an answer, not a failure of ours
         self.status, self.reason, self.details = status, reason, details or {}
 
 
-class Desk:
+class Rounds:
     """Takes a round's batch, closes the round, hands out its release: always the same one.
 
     Args:
@@ -47,6 +50,7 @@ class Desk:
 
     def __init__(self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger) -> None:
         self._policy, self._key, self._ledger = policy, key, ledger
+        self._gate, self._gate_lock = Gate(policy, ledger), asyncio.Lock()
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refused = RareLog("refused")
         self.metrics = Metrics()
@@ -55,12 +59,12 @@ class Desk:
         """Return the release of a round that is closed.
 
         Raises:
-            Refused: If there is none.
+            RequestRefused: If there is none.
         """
         self._check(run, number)
-        closed = await self._find(run, number)
+        closed = await self._in_ledger(self._ledger.find, run, number)
         if closed is None:
-            raise Refused(404, "open", f"round {number} is still open: send its reports first")
+            raise RequestRefused(404, "open", f"round {number} is still open: send its reports first")
         return closed.release
 
     async def close_round(self, run: str, number: int, stream: AsyncIterable[bytes]) -> bytes:
@@ -70,73 +74,79 @@ class Desk:
         reports, would tell what the difference between the two batches is.
 
         Raises:
-            Refused: If the round is closed by another batch, or too few reports count; then nothing is kept.
+            RequestRefused: If the round is closed by another batch, too few reports count, or the target would be
+                passed; then nothing is kept.
         """
         self._check(run, number)
         async with self._locks[run, number]:
-            closed = await self._find(run, number)
+            closed = await self._in_ledger(self._ledger.find, run, number)
             if closed is not None:
                 return await self._again(closed, number, stream)
             return await self._first(run, number, stream)
 
-    def count_refusal(self, refused: Refused) -> None:
+    def count_refusal(self, refused: RequestRefused) -> None:
         """Note that a request was refused."""
-        self.metrics.add("apes_requests_refused_total", reason=refused.reason)
+        self.metrics.requests_refused.labels(refused.reason).inc()
         self._refused.count(refused.reason, **refused.details)
 
-    async def _find(self, run: str, number: int) -> Closed | None:
+    async def _in_ledger(self, act: Callable[..., T], run: str, number: int, *further: object) -> T:
         try:
-            return await asyncio.to_thread(self._ledger.find, run, number)
+            return await asyncio.to_thread(act, run, number, *further)
         except sqlite3.Error as error:
             log("ledger-failed", run=run, round=number, error=str(error))
-            raise Refused(503, "ledger", "the ledger cannot be read") from None
+            raise RequestRefused(503, "ledger", "the ledger cannot be used; nothing was released") from None
 
     async def _first(self, run: str, number: int, stream: AsyncIterable[bytes]) -> bytes:
         began = time.perf_counter()
         intake, digest = Intake(self._policy, run, number, self._key), hashlib.sha256()
-        reader = FrameReader(envelope_size(self._policy.dimensions))
-        loop = asyncio.get_running_loop()
-        # One thread for a round: counts are kept a thread, and a large model's are large.
+        reader, loop = FrameReader(envelope_size(self._policy.dimensions)), asyncio.get_running_loop()
+        # One thread for a round: counts are kept per thread, and a large model's are large.
         with ThreadPoolExecutor(1) as worker:
             async for piece in self._limited(stream):
                 digest.update(piece)
-                reports = list(reader.feed(piece))
-                if reports:
+                if reports := list(reader.feed(piece)):
                     await loop.run_in_executor(worker, intake.take, reports)
         if not reader.is_complete:
-            intake.refused[Refusal.MALFORMED.value] += 1
+            intake.refused[ReportRefusal.MALFORMED.value] += 1
         for reason, count in intake.refused.items():
-            self.metrics.add("apes_reports_refused_total", count, reason)
-        self.metrics.add("apes_intake_seconds_total", time.perf_counter() - began)
+            self.metrics.reports_refused.labels(reason).inc(count)
+        self.metrics.intake_seconds.inc(time.perf_counter() - began)
         self._check_cohort(intake)
-        release = await asyncio.to_thread(self._keep, intake, run, number, digest.digest())
-        self.metrics.add("apes_reports_accepted_total", len(intake.senders))
-        self.metrics.add("apes_rounds_released_total")
+        release = await self._charged(run, number, intake, digest.digest())
+        users = len(intake.senders)
+        self.metrics.reports_accepted.inc(users)
+        self.metrics.rounds_released.inc()
         seconds = round(time.perf_counter() - began, 3)
-        log("released", run=run, round=number, users=len(intake.senders), refused=dict(intake.refused), seconds=seconds)
+        log("released", run=run, round=number, users=users, refused=dict(intake.refused), seconds=seconds)
         return release
 
-    def _keep(self, intake: Intake, run: str, number: int, digest: bytes) -> bytes:
-        release = intake.release().encode()
-        try:
-            self._ledger.close_round(run, number, Closed(digest, release), intake.senders)
-        except sqlite3.Error as error:
-            log("ledger-failed", run=run, round=number, error=str(error))
-            raise Refused(503, "ledger", "the ledger cannot be written; nothing was released") from None
-        return release
+    async def _charged(self, run: str, number: int, intake: Intake, digest: bytes) -> bytes:
+        """Pass the gate, and close the round; one round at a time, lest two pass it together."""
+        async with self._gate_lock:
+            release = await asyncio.to_thread(intake.release)
+            budgets = release.batch.budgets
+            if not await self._in_ledger(lambda run, number: self._gate.allows(run, budgets), run, number):
+                target = f"round {number} would bring epsilon beyond the target {self._policy.target_epsilon:g}"
+                raise RequestRefused(403, "target", f"{target}; nothing was released")
+            closed = Closed(digest, release.encode())
+            await self._in_ledger(self._ledger.close_round, run, number, closed, intake.senders)
+            await asyncio.to_thread(self._gate.note, run, budgets)
+            return closed.release
 
     async def _again(self, closed: Closed, number: int, stream: AsyncIterable[bytes]) -> bytes:
         digest = hashlib.sha256()
         async for piece in self._limited(stream):
             digest.update(piece)
         if digest.digest() != closed.batch_sha256:
-            raise Refused(409, "round-closed", f"round {number} was closed by another batch; ask for its release")
+            raise RequestRefused(
+                409, "round-closed", f"round {number} was closed by another batch; ask for its release"
+            )
         return closed.release
 
     async def _limited(self, stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         """Pass a batch on, as long as it keeps coming and is not absurdly large."""
         # Twice what honest senders can fill, and some room for rubbish.
-        most = 2 * len(self._policy.senders) * (4 + envelope_size(self._policy.dimensions)) + (16 << 20)
+        most = 2 * len(self._policy.senders) * (LENGTH.size + envelope_size(self._policy.dimensions)) + (16 << 20)
         pieces, received = aiter(stream), 0
         while True:
             try:
@@ -145,20 +155,20 @@ class Desk:
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise Refused(408, "slow", f"nothing came for {_SECONDS_FOR_A_PIECE:g} seconds") from None
+                raise RequestRefused(408, "slow", f"nothing came for {_SECONDS_FOR_A_PIECE:g} seconds") from None
             received += len(piece)
             if received > most:
-                raise Refused(413, "size", f"a batch has at most {most} bytes here")
+                raise RequestRefused(413, "size", f"a batch has at most {most} bytes here")
             yield piece
 
     def _check(self, run: str, number: int) -> None:
         if run not in self._policy.runs:
-            raise Refused(404, "wrong-run", "the policy does not name this run")
+            raise RequestRefused(404, "wrong-run", "the policy does not name this run")
         if not 1 <= number <= self._policy.rounds:
-            raise Refused(404, "wrong-round", f"a run has rounds 1 to {self._policy.rounds}")
+            raise RequestRefused(404, "wrong-round", f"a run has rounds 1 to {self._policy.rounds}")
 
     def _check_cohort(self, intake: Intake) -> None:
         accepted, needed = len(intake.senders), self._policy.smallest_cohort
         if accepted < needed:
             details = {"accepted": accepted, "needed": needed, **intake.refused}
-            raise Refused(422, "cohort", f"{accepted} reports count, at least {needed} are needed", details)
+            raise RequestRefused(422, "cohort", f"{accepted} reports count, at least {needed} are needed", details)

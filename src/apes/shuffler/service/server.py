@@ -11,9 +11,9 @@ from apes.errors import DataError
 from apes.shuffler.service.app import create_app
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
-from apes.shuffler.service.rounds import Desk
+from apes.shuffler.service.rounds import Rounds
 from apes.storage.json_logs import log, take_over_logging
-from apes.storage.settings import read_settings
+from apes.storage.settings import read_settings, read_token
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,14 @@ def run_shuffler(file: Path) -> None:
     policy = read_settings(folder / settings.policy, Policy)
     try:
         key = X25519PrivateKey.from_private_bytes((folder / settings.key).read_bytes())
-        token = (folder / settings.token).read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
-        raise DataError(f"{file}: key or token cannot be read: {error}") from None
-    if not token:
-        raise DataError(f"{folder / settings.token} is empty; it must hold the analyzer's token")
+        raise DataError(f"{folder / settings.key} cannot be read: {error}") from None
+    token = read_token(folder / settings.token)
     ledger = ShufflerLedger(folder / settings.ledger)
     take_over_logging()
     log("serving", host=settings.host, port=settings.port, senders=len(policy.senders))
     uvicorn.run(
-        create_app(Desk(policy, key, ledger), token),
+        create_app(Rounds(policy, key, ledger), token),
         host=settings.host,
         port=settings.port,
         ssl_certfile=str(folder / settings.certificate),

@@ -12,6 +12,7 @@ import time
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+# The same as in `apes.wire.frames`, written again: nothing of ours is installed where this runs.
 _LENGTH = struct.Struct("<I")
 
 app = ClientApp()

@@ -1,4 +1,4 @@
-"""What the Clip-Laplace law does to a mean gradient: exact moments of a report, and the error of its calibration.
+"""What the Clip-Laplace law does to a mean gradient, and what its calibration can get wrong.
 
 Letters: C clip, G reach (the largest coordinate of any user's gradient), lam = 2 C / epsilon, m_i(g) the mean report of
 user i on input g, M the mean of m_i over the users; the calibrator reads the gradient off M. Proofs of what is used
@@ -6,7 +6,6 @@ here: docs/convergence.md, section 2.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,25 +22,12 @@ _GRID = 65
 _SMALLEST_CHORD = 1e-30
 
 
-class ReportMoments(NamedTuple):
-    """Moments of one report z on input g, in units of clip and of its square.
+def report_slope(location: ArrayLike, epsilon: ArrayLike, clip: float) -> Array:
+    """Return m'(g), how fast the mean Clip-Laplace report moves with the input.
 
-    Attributes:
-        bias: E[z] - g.
-        variance: Var z.
-        second: E[(z - g)^2] = variance + bias^2.
-    """
-
-    bias: Array
-    variance: Array
-    second: Array
-
-
-def report_moments(location: ArrayLike, epsilon: ArrayLike, clip: float) -> ReportMoments:
-    """Return the moments of a Clip-Laplace report, in closed form (`apes.mathematics.laws.ClipLaplace`).
-
-    At the ends, g = +-C, with x = 1 / (exp(epsilon) - 1): bias = -+(lam - 2 C x), variance = lam^2 - 4 C^2 x (1 + x),
-    second = 2 lam^2 - (4 C^2 + 4 lam C) x; the last is the largest over g.
+    m'(g) = Cov(z, sign(z - g)) / lam. With l = (C + g) / lam, r = (C - g) / lam, L = 1 - exp(-l), R = 1 - exp(-r) and
+    P2 the incomplete gamma function this is 2 (R P2(l) + L P2(r)) / (L + R)^2. It is even, falls with |g|, starts at
+    1 - a / (exp(a) - 1), a = epsilon / 2, and is exactly 0 at the clip.
 
     Args:
         location: g in [-clip, clip]; scalar or array.
@@ -50,21 +36,6 @@ def report_moments(location: ArrayLike, epsilon: ArrayLike, clip: float) -> Repo
 
     Raises:
         ParameterError: If a parameter is out of range.
-
-    >>> [round(float(part), 6) for part in report_moments(0.1, 1.0, 0.1)]
-    [-0.083605, 0.003173, 0.010163]
-    """
-    law = ClipLaplace(np.asarray(location, dtype=np.float64), np.asarray(epsilon, dtype=np.float64), clip)
-    bias, variance = law.mean() - law.location, law.var()
-    return ReportMoments(bias, variance, variance + bias**2)
-
-
-def report_slope(location: ArrayLike, epsilon: ArrayLike, clip: float) -> Array:
-    """Return m'(g), how fast the mean report moves with the input; arguments as for `report_moments`.
-
-    m'(g) = Cov(z, sign(z - g)) / lam. With l = (C + g) / lam, r = (C - g) / lam, L = 1 - exp(-l), R = 1 - exp(-r) and
-    P2 the incomplete gamma function this is 2 (R P2(l) + L P2(r)) / (L + R)^2. It is even, falls with |g|, starts at
-    1 - a / (exp(a) - 1), a = epsilon / 2, and is exactly 0 at the clip.
     """
     law = ClipLaplace(np.asarray(location, dtype=np.float64), np.asarray(epsilon, dtype=np.float64), clip)
     left, right = (law.clip + law.location) / law.scale, (law.clip - law.location) / law.scale

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from apes.mathematics.laws import ClipLaplace, Laplace
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.setting import Setting
+from apes.paper.style import BLUE, BROWN, PURPLE, log_ticks, panels
 
 _CLIPS = (0.01, 0.1, 1.0)
 _BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0)
@@ -28,26 +29,19 @@ def _figures(name: str, setting: Setting, result: Results) -> Figures:
 
 
 def _draw(figures: Figures) -> Figure:
-    figure = Figure(figsize=(8, 4.4), layout="constrained")
-    axes = figure.add_subplot()
+    figure, (axes,) = panels(8, 4.4)
     for title, style in (("Clip-Laplace", "o-"), ("Laplace", "s--")):
-        for clip, values, colour in zip(
-            figures["clips"], figures["curves"][title], ("#1b6ca8", "#b3541e", "#7a5c99"), strict=True
-        ):
+        curves = zip(figures["clips"], figures["curves"][title], (BLUE, BROWN, PURPLE), strict=True)
+        for clip, values, colour in curves:
             axes.plot(figures["budgets"], values, style, color=colour, markersize=4, label=f"{title}, C = {clip:g}")
-    axes.set(
-        xscale="log",
-        xlabel="local budget",
-        ylabel=f"size of the {figures['name']} of a report" if figures["name"] == "bias" else "variance of a report",
-    )
+    log_ticks(axes, figures["budgets"])
+    axes.set_xlabel("local budget")
     if figures["name"] == "variance":
-        axes.set_yscale("log")
+        axes.set(yscale="log", ylabel="variance of a report")
     else:
         axes.set_yscale("symlog", linthresh=1e-4)
-        axes.set_ylim(-2e-5, 1)
-    axes.set_xticks(figures["budgets"], [f"{budget:g}" for budget in figures["budgets"]])
+        axes.set(ylim=(-2e-5, 1), ylabel="size of the bias of a report")
     axes.minorticks_off()
-    axes.grid(alpha=0.3)
     axes.legend(fontsize=8, ncols=2, loc=(0.03, 0.12) if figures["name"] == "bias" else "best")
     return figure
 
@@ -76,9 +70,9 @@ def _caption(figures: Figures) -> str:
     )
 
 
-def _experiment(name: str, number: str, title: str) -> Experiment:
-    return Experiment(number, title, lambda setting: [], partial(_figures, name), _tables, _caption, _draw)
+def _experiment(name: str, number: str) -> Experiment:
+    title = f"Figure {number}: {name} of a report"
+    return Experiment(f"fig{number}", title, lambda setting: [], partial(_figures, name), _tables, _caption, _draw)
 
 
-FIG7 = _experiment("variance", "fig7", "Figure 7: variance of a report")
-FIG8 = _experiment("bias", "fig8", "Figure 8: bias of a report")
+FIG7, FIG8 = _experiment("variance", "7"), _experiment("bias", "8")

@@ -1,0 +1,69 @@
+"""Accuracy beside the paper's: the runs, the figures and the rows that Tables 3 and 4 and figures 2b to 3b share."""
+
+from collections.abc import Iterable, Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from apes.paper.experiment import Figures, Results
+from apes.paper.parts import Part
+from apes.paper.printed import ACCURACY, LAW_NAMES, NAMES
+from apes.paper.setting import COLUMNS, OURS, Setting, training
+
+
+def cell(setting: Setting, column: str, framework: str, law: str) -> list[Part]:
+    """Runs of a cell of Table 4, one for each seed.
+
+    LDP-Min depends on the smallest budget only, which is 0.05 in all laws; what UniS's analyzer receives has the same
+    sum as under PLDP, permuted. So one run serves all of those.
+    """
+    if framework in ("ldp-min", "non-private"):
+        law = "constant:0.05"
+    return training(setting, column, "pldp" if framework == "unis" else framework, law)
+
+
+def cells(setting: Setting, frameworks: Sequence[str], laws: Sequence[str]) -> list[Part]:
+    """Runs of all cells of a table, in both columns."""
+    places = [(column, name, law) for column in COLUMNS for name in frameworks for law in laws]
+    return [part for place in places for part in cell(setting, *place)]
+
+
+def accuracy(parts: Iterable[Part], result: Results, rounds: int | None = None) -> dict[str, Any]:
+    """Accuracy in per cent of several runs of one cell: each, mean and spread (sample standard deviation).
+
+    Args:
+        parts: The runs.
+        result: Where their results are.
+        rounds: After how many rounds; by default after all of them.
+    """
+    last = -1 if rounds is None else rounds - 1
+    runs = [100 * float(result(part)["accuracy_by_round"][last]) for part in parts]
+    return {"runs": runs, "mean": mean(runs), "spread": stdev(runs) if len(runs) > 1 else 0.0}
+
+
+def accuracies(setting: Setting, result: Results, frameworks: Sequence[str], laws: Sequence[str]) -> Figures:
+    """Accuracy of all cells of a table, by column, framework and law."""
+    return {
+        column: {name: {law: accuracy(cell(setting, column, name, law), result) for law in laws} for name in frameworks}
+        for column in COLUMNS
+    }
+
+
+def rows(figures: Figures) -> list[list[str]]:
+    """Framework, law, the paper's accuracy, and for either column ours and the difference; from `accuracies`."""
+    found = []
+    for name, laws in figures[OURS].items():
+        for law in laws:
+            printed, both = ACCURACY[name][law], [figures[column][name][law] for column in COLUMNS]
+            ours = [text for one in both for text in (spread(one), f"{one['mean'] - printed:+.2f}")]
+            found.append([NAMES[name], LAW_NAMES[law], f"{printed:.2f}", *ours])
+    return found
+
+
+def spread(found: dict[str, Any]) -> str:
+    """Mean and spread of a cell as text."""
+    return f"{found['mean']:.2f} ± {found['spread']:.2f}"
+
+
+def below(gap: float) -> str:
+    """How far something lies below another, in points, as text; a negative gap is above it."""
+    return f"{abs(gap):.2f} points {'below' if gap >= 0 else 'above'}"

@@ -1,0 +1,295 @@
+"""The doors, with strangers in them: each brings something of their own and touches nothing of ours."""
+
+import ast
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import apes
+
+from .strangers import Crowd, Inline, Projection, SignResponse, TwoLayers
+
+BUDGETS = np.linspace(0.5, 3, 400)
+
+
+def blobs(classes, rows, features=6, seed=0):
+    """Rows around one centre per class."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, rows)
+    centres = np.random.default_rng(99).normal(0, 1, (classes, features))
+    return (centres[labels] + rng.normal(0, 0.3, (rows, features))).astype(np.float32), labels
+
+
+def people_of(classes, users=400, rows=1600):
+    x, y = blobs(classes, rows)
+    ids = np.random.default_rng(5).integers(0, users, rows)
+    ids[:users] = np.arange(users)
+    budgets = {user: float(BUDGETS[user]) for user in range(users)}
+    return apes.People.from_arrays(x, y, users=ids, budgets=budgets, test=blobs(classes, 500, seed=1))
+
+
+def test_no_stranger_uses_anything_private():
+    for file in Path(__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            module = node.module if isinstance(node, ast.ImportFrom) and not node.level else ""
+            assert not any(name.startswith("apes.") for name in [module or "", *names]), (file, node.lineno)
+
+
+class TestModel:
+    @pytest.mark.parametrize("classes", [3, 26])
+    def test_a_network_of_ones_own(self, classes):
+        people = people_of(classes)
+        model = TwoLayers(6, 8, classes)
+        run = apes.train(model, people, apes.Plan(framework="non-private", rounds=60, learning_rate=1.0))
+        assert run.accuracy > (0.9 if classes == 3 else 0.5)
+        private = apes.train(model, people, apes.Plan(rounds=3, clip=0.05, delta=1e-4))
+        assert private.weights.shape == (model.dimensions,)
+        assert 0 < private.guarantee.epsilon == private.metrics[-1].epsilon
+        assert private.exposures[-1].dimensions == model.dimensions
+
+    def test_a_regression_target(self):
+        x, _ = blobs(2, 1600)
+        target = (x @ np.arange(6)).astype(np.float64) / 10
+        people = apes.People.from_arrays(x, target, budgets=np.full(1600, 4.0), test=(x[:300], target[:300]))
+        model = TwoLayers(6, 8, 1, is_regression=True)
+        before = model.evaluate(model.start(), people.test)[1]
+        run = apes.train(model, people, apes.Plan(rounds=15, clip=0.2, learning_rate=0.5))
+        assert run.metrics[-1].accuracy is None
+        assert run.metrics[-1].loss < before / 3
+        with pytest.raises(apes.ParameterError, match="labels must be classes"):
+            apes.LogisticRegression.of(people)
+
+    def test_top_b_first_and_local_steps_go_with_any_model(self):
+        people = people_of(3)
+        dense, sparse = (
+            apes.train(TwoLayers(6, 8, 3), people, apes.Plan(framework=name, rounds=2, clip=0.05))
+            for name in ("apes", "s-apes-first")
+        )
+        assert sparse.guarantee.epsilon < dense.guarantee.epsilon / 2
+        local = apes.LogisticRegression.of(people, apes.FedProx(epochs=3, learning_rate=0.5))
+        assert apes.train(local, people, apes.Plan(framework="non-private", rounds=5)).accuracy > 0.8
+
+    @pytest.mark.parametrize(
+        ("broken", "said"),
+        [
+            (lambda u: u.astype(np.int64), r"TwoLayers.updates must be an array of float32 or float64, got int64"),
+            (lambda u: u[:, :-1], r"TwoLayers.updates must have shape \(64, 83\), got \(64, 82\)"),
+            (lambda u: u.tolist(), r"TwoLayers.updates must be an array of float32 or float64, got list"),
+            (lambda u: np.where(u == u[3, 5], np.nan, u), r"TwoLayers.updates\[\d+, 5\] must be finite, got nan"),
+        ],
+    )
+    def test_wrong_updates_are_named(self, broken, said, monkeypatch):
+        updates = TwoLayers.updates
+        monkeypatch.setattr(TwoLayers, "updates", lambda self, weights, block: broken(updates(self, weights, block)))
+        with pytest.raises(apes.ParameterError, match=said):
+            apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(rounds=1))
+
+    @pytest.mark.parametrize(
+        ("name", "value", "said"),
+        [
+            ("start", lambda self: np.zeros(3), r"TwoLayers.start must have shape \(83,\), got \(3,\)"),
+            ("start", lambda self: np.full(83, np.inf), r"TwoLayers.start\[0\] must be finite, got inf"),
+            ("digest", property(lambda self: ""), r"TwoLayers.digest must be a text"),
+            ("dimensions", property(lambda self: 0), r"TwoLayers.dimensions must be in \[1, inf\), got 0"),
+            ("evaluate", lambda self, weights, examples: 0.5, r"TwoLayers.evaluate must return accuracy"),
+        ],
+    )
+    def test_wrong_models_are_named(self, name, value, said, monkeypatch):
+        monkeypatch.setattr(TwoLayers, name, value)
+        with pytest.raises(apes.ParameterError, match=said):
+            apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(rounds=1))
+
+
+class TestPeople:
+    def test_users_with_1_to_500_rows(self):
+        crowd = Crowd(60, 5, 3, np.linspace(1, 4, 60))
+        assert (crowd.sizes.min(), crowd.sizes.max()) == (1, 500)
+        test = apes.Examples(*crowd.rows(1000, 400))
+        model = TwoLayers(5, 6, 3)
+        run = apes.train(model, crowd, apes.Plan(framework="non-private", rounds=40, learning_rate=1.0), test=test)
+        assert run.accuracy > 0.9
+        small, large = (
+            apes.train(model, crowd, apes.Plan(rounds=2), test=test, workers=apes.Workers(users_at_once=size))
+            for size in (7, 60)
+        )
+        assert small.model_sha256 == large.model_sha256
+
+    def test_the_budgets_that_are_charged_are_those_that_noise_is_drawn_with(self):
+        """A population whose blocks say other budgets than it does itself: the charged ones rule."""
+
+        class Boaster(Crowd):
+            def block(self, start, stop):
+                return replace(super().block(start, stop), budgets=np.full(stop - start, 100.0))
+
+        honest, boaster = (kind(30, 5, 3, np.full(30, 0.5)) for kind in (Crowd, Boaster))
+        plan = apes.Plan(rounds=1)
+        one, other = (apes.train(TwoLayers(5, 6, 3), people, plan) for people in (honest, boaster))
+        assert one.model_sha256 == other.model_sha256
+        assert one.guarantee.epsilon == other.guarantee.epsilon
+
+    def test_a_block_that_does_not_fit(self):
+        class Short(Crowd):
+            def block(self, start, stop):
+                return replace(super().block(start, stop), features=np.zeros((3, 5), dtype=np.float32))
+
+        with pytest.raises(apes.ParameterError, match=r"Short.block\(0, 30\) must have 31 offsets"):
+            apes.train(TwoLayers(5, 6, 3), Short(30, 5, 3, np.full(30, 0.5)), apes.Plan(rounds=1))
+
+    def test_rows_in_any_order_with_user_ids(self):
+        x, y = blobs(3, 300)
+        ids = np.array([f"user {n}" for n in np.random.default_rng(2).integers(0, 40, 300)])
+        budgets = {name: 0.1 + 0.01 * number for number, name in enumerate(sorted(set(ids)))}
+        by_row = [budgets[name] for name in ids]
+        one = apes.People.from_arrays(x, y, users=ids, budgets=budgets)
+        other = apes.People.from_arrays(x, y, users=ids, budgets=by_row)
+        assert one.digest == other.digest
+        mixed = np.random.default_rng(3).permutation(300)
+        again = apes.People.from_arrays(x[mixed], y[mixed], users=ids[mixed], budgets=budgets)
+        assert again.budgets.tolist() == one.budgets.tolist() == sorted(budgets.values())
+        first = np.sort(one.block(0, 1).features, axis=0)
+        assert (first == np.sort(again.block(0, 1).features, axis=0)).all()
+        assert len(first) == (ids == min(ids)).sum()
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"budgets": [0.5, 0.6, 0.5, 0.5]}, r"budgets must be equal within a user, got 0.5 and 0.6 for .*7"),
+            ({"budgets": [0.5, 0.5]}, r"budgets must have one entry per row, 4, got 2"),
+            ({"budgets": {7: 0.5}}, r"budgets must name every user, got none for 8"),
+            ({"budgets": "zzz"}, r"budgets must be one of .*got 'zzz'"),
+            ({"users": [1, 2]}, r"users must have one entry per row"),
+            ({"labels": ["a", "b", "c", "d"]}, r"labels must be classes or real-valued targets"),
+            ({"labels": [0, 1, -1, 0]}, r"labels must be in \[0, 65535\]"),
+            ({"labels": [0.0, 1.0, np.nan, 0.0]}, r"labels\[2\] must be finite, got nan"),
+        ],
+    )
+    def test_what_does_not_fit(self, change, said):
+        given = {"features": np.eye(4), "labels": [0, 1, 0, 1], "users": [7, 7, 8, 8], "budgets": [0.5] * 4} | change
+        with pytest.raises(apes.ParameterError, match=said):
+            apes.People.from_arrays(given["features"], given["labels"], users=given["users"], budgets=given["budgets"])
+
+
+class TestMechanism:
+    def test_trains_and_says_why_nothing_is_certified(self):
+        people = people_of(3)
+        plan = apes.Plan(mechanism=SignResponse(), rounds=40, learning_rate=1.0)
+        run = apes.train(apes.LogisticRegression.of(people), people, plan)
+        assert run.accuracy > 0.9
+        assert run.guarantee.epsilon == np.inf
+        assert "nobody has proved a curve" in str(run.guarantee)
+        assert run.metrics[-1].epsilon is None
+
+    def test_its_draws_do_not_depend_on_blocks_or_threads(self):
+        people = people_of(3)
+        plan = apes.Plan(mechanism=SignResponse(), rounds=2)
+        shas = {
+            apes.train(apes.LogisticRegression.of(people), people, plan, workers=workers).model_sha256
+            for workers in (apes.Workers(threads=1), apes.Workers(threads=3, users_at_once=7))
+        }
+        assert len(shas) == 1
+
+    def test_a_target_needs_a_certificate(self):
+        with pytest.raises(apes.ParameterError, match="target_epsilon must be left out: nothing central is certified"):
+            apes.Plan(mechanism=SignResponse(), target_epsilon=1.0)
+
+    def test_a_stranger_cannot_claim_a_certificate(self):
+        class Boaster(SignResponse):
+            why_not_certified = None
+
+        with pytest.raises(apes.ParameterError, match="why_not_certified must say why"):
+            apes.Plan(mechanism=Boaster())
+
+    def test_wrong_reports_are_named(self):
+        class Wrong(SignResponse):
+            def draw(self, updates, budgets, draws):
+                return super().draw(updates, budgets, draws).astype(np.float64)
+
+        people = people_of(3)
+        with pytest.raises(apes.ParameterError, match=r"Wrong.draw must return an array of uint8"):
+            apes.train(apes.LogisticRegression.of(people), people, apes.Plan(mechanism=Wrong(), rounds=1))
+
+
+class TestFeatureMap:
+    def test_train_on_features(self):
+        people = people_of(3)
+        model = apes.LogisticRegression(4, 3)
+        run = apes.train(
+            model, people, apes.Plan(framework="non-private", rounds=60, learning_rate=1.0), features=Projection(4)
+        )
+        assert run.accuracy > 0.8
+        assert run.weights.size == 15
+
+    def test_wrong_features_are_named(self):
+        class Wrong(Projection):
+            def __call__(self, rows):
+                return super().__call__(rows).astype(np.float64)
+
+        with pytest.raises(apes.ParameterError, match=r"Wrong must return \d+ float32 rows, got float64"):
+            apes.train(apes.LogisticRegression(4, 3), people_of(3), apes.Plan(rounds=1), features=Wrong(4))
+
+
+class TestExecutor:
+    @pytest.mark.parametrize("framework", ["apes", "s-apes", "unis", "pldp"])
+    def test_anybodys_executor_gives_the_same_model(self, framework):
+        people = people_of(3)
+        model, plan = apes.LogisticRegression.of(people), apes.Plan(framework=framework, rounds=2)
+        executor = Inline()
+        elsewhere = apes.train(model, people, plan, workers=apes.Workers(executor=executor, users_at_once=16))
+        assert executor.submitted > 2
+        assert elsewhere.model_sha256 == apes.train(model, people, plan).model_sha256
+
+    def test_processes(self):
+        people = people_of(3)
+        model, plan = TwoLayers(6, 8, 3), apes.Plan(rounds=2)
+        with ProcessPoolExecutor(2) as pool:
+            elsewhere = apes.train(model, people, plan, workers=apes.Workers(executor=pool))
+        assert elsewhere.model_sha256 == apes.train(model, people, plan).model_sha256
+
+
+class TestTrainingLoop:
+    def test_the_private_mean_of_vectors(self):
+        n, d = 4000, 30
+        updates = np.tile(np.linspace(-0.4, 0.4, d), (n, 1)) + np.random.default_rng(1).normal(0, 0.1, (n, d))
+        mean = apes.PrivateMean(apes.Terms(clip=0.5), d, delta=1e-6)
+        estimates = [mean(updates, np.full(n, 2.0)) for _ in range(5)]
+        assert np.abs(np.mean(estimates, axis=0) - updates.mean(axis=0)).max() < 0.05
+        alone = apes.certify(np.full(n, 2.0), delta=1e-6, dimensions=d, rounds=5).epsilon
+        assert mean.guarantee.epsilon == pytest.approx(alone, rel=0.02)
+        assert not np.array_equal(estimates[0], estimates[1])
+
+    def test_raises_before_the_release_that_would_pass_the_target(self):
+        n, d = 500, 10
+        free = apes.PrivateMean(apes.Terms(clip=0.5), d, delta=1e-5)
+        spent = []
+        for _ in range(3):
+            free(np.zeros((n, d)), np.full(n, 1.0))
+            spent.append(free.guarantee.epsilon)
+        mean = apes.PrivateMean(apes.Terms(clip=0.5), d, target_epsilon=spent[1] * 1.001, delta=1e-5)
+        mean(np.zeros((n, d)), np.full(n, 1.0))
+        mean(np.zeros((n, d)), np.full(n, 1.0))
+        with pytest.raises(apes.BudgetExceeded, match="beyond the target"):
+            mean(np.zeros((n, d)), np.full(n, 1.0))
+        assert mean.guarantee.epsilon == spent[1]
+
+    def test_says_why_nothing_is_certified(self):
+        mean = apes.PrivateMean(apes.Terms(clip=0.1, mechanism=SignResponse()), 4)
+        mean(np.full((50, 4), 0.1), np.full(50, 1.0))
+        assert mean.guarantee.why_not_certified is not None
+
+    @pytest.mark.parametrize(
+        ("updates", "budgets", "said"),
+        [
+            (np.zeros((5, 3)), np.ones(5), r"updates must be users x 4 numbers, got float64 \(5, 3\)"),
+            (np.full((5, 4), np.nan), np.ones(5), r"updates\[0, 0\] must be finite, got nan"),
+            (np.zeros((5, 4)), np.ones(4), r"budgets must have one entry per row of updates, 5, got 4"),
+            (np.zeros((5, 4)), np.zeros(5), r"budgets\[0\] must be in \(0, inf\), got 0.0"),
+            (np.zeros((0, 4)), np.ones(0), r"budgets must be a non-empty list"),
+        ],
+    )
+    def test_wrong_input(self, updates, budgets, said):
+        with pytest.raises(apes.ParameterError, match=said):
+            apes.PrivateMean(apes.Terms(), 4)(updates, budgets)

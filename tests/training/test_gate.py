@@ -1,0 +1,195 @@
+"""The gate of a run cannot be forgotten: targets, resumed runs, accounts; from outside, as a stranger would."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import apes
+from apes.training.run_folder import RunFolder
+
+DATA = np.random.default_rng(1).random((600, 5), dtype=np.float32)
+LABELS = (DATA[:, 0] > 0.5).astype(int)
+
+
+def people(budgets=0.5, data=DATA):
+    return apes.People.from_arrays(data, LABELS, budgets=np.full(600, budgets))
+
+
+MODEL = apes.LogisticRegression(5, 2)
+PLAN = apes.Plan(rounds=4, delta=1e-5)
+
+
+@pytest.fixture(scope="module")
+def free():
+    """A run without a target, and where it stood after every round."""
+    reached = []
+    return apes.train(MODEL, people(), PLAN, after_round=reached.append), reached
+
+
+def epsilons(run):
+    return [entry.epsilon for entry in run.metrics]
+
+
+def test_a_run_carries_its_guarantee(free):
+    run, _ = free
+    assert run.guarantee.epsilon == epsilons(run)[-1] == max(epsilons(run))
+    assert (run.guarantee.delta, run.guarantee.neighbours) == (1e-5, "replace-one-user")
+    assert run.guarantee.why_not_certified is None
+
+
+def test_a_target_stops_training_before_the_round_that_would_pass_it(free):
+    spent = epsilons(free[0])
+    limited = apes.train(MODEL, people(), replace(PLAN, target_epsilon=(spent[1] + spent[2]) / 2))
+    assert epsilons(limited) == spent[:2]
+    assert limited.guarantee.epsilon == spent[1]
+
+
+def test_a_target_below_the_first_round_is_an_error_before_it(free):
+    reached = []
+    with pytest.raises(apes.BudgetExceeded, match="not even one round"):
+        apes.train(
+            MODEL,
+            people(),
+            replace(PLAN, target_epsilon=epsilons(free[0])[0] * 0.99),
+            after_round=reached.append,
+        )
+    assert reached == []
+
+
+def test_a_guarantee_by_budget():
+    mixed = apes.People.from_arrays(DATA, LABELS, budgets=np.repeat([0.1, 0.5, 1.0], 200))
+    guarantee = apes.train(MODEL, mixed, PLAN).guarantee
+    own = [guarantee.of(budget).epsilon for budget in (0.1, 0.5, 1.0)]
+    assert own[0] < own[1] / 3 < own[2] / 5
+    assert own[2] == guarantee.epsilon
+    alone = apes.certify(mixed.budgets, delta=1e-5, dimensions=MODEL.dimensions, rounds=4)
+    assert own[0] == pytest.approx(alone.of(0.1).epsilon, rel=0.02)
+    for bad in (1.01, 0.0, np.nan):
+        with pytest.raises(apes.ParameterError, match="budget must be in"):
+            guarantee.of(bad)
+
+
+def test_resumed_runs_charge_what_was_recorded(free):
+    run, reached = free
+    for progress in reached[:-1]:
+        again = apes.train(MODEL, people(), PLAN, resume=progress)
+        assert epsilons(again) == epsilons(run)
+        assert again.model_sha256 == run.model_sha256
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"people": people(0.1)}, "people"),
+        ({"people": people(data=DATA[::-1])}, "people"),
+        ({"plan": replace(PLAN, delta=1e-3)}, "terms"),
+        ({"plan": replace(PLAN, clip=0.2)}, "terms"),
+        ({"plan": replace(PLAN, target_epsilon=1e9)}, "terms"),
+        ({"plan": replace(PLAN, rounds=5)}, "terms"),
+        ({"plan": replace(PLAN, seed=2)}, "schedule"),
+        ({"plan": replace(PLAN, learning_rate=0.5)}, "schedule"),
+        ({"model": apes.LogisticRegression(5, 2, apes.FedProx())}, "terms"),
+    ],
+    ids=str,
+)
+def test_a_run_is_resumed_as_what_it_began(free, change, what):
+    given = {"model": MODEL, "people": people(), "plan": PLAN} | change
+    with pytest.raises(apes.ParameterError, match=f"resume must be of the same {what}"):
+        apes.train(given["model"], given["people"], given["plan"], resume=free[1][1])
+
+
+def test_an_accountant_belongs_to_one_run():
+    accountant = apes.Accountant(1e-5, expected_rounds=3)
+    first = apes.Exposure(np.full(100, 0.5), 10, round=1)
+    accountant.charge(first)
+    with pytest.raises(apes.ParameterError, match="round must be 2, the next to be charged; got 1"):
+        accountant.charge(first)
+    with pytest.raises(apes.ParameterError, match="exposure must have the form"):
+        accountant.charge(apes.Exposure(np.full(100, 0.5), 7850, round=2))
+    assert accountant.rounds == 1
+
+
+def test_what_is_not_certified_costs_infinitely_much():
+    accountant = apes.Accountant(1e-5, expected_rounds=3, target=1e6)
+    unproved = apes.Exposure(np.full(100, 0.5), 10, why_not_certified="nobody knows")
+    assert not accountant.allows(unproved)
+    with pytest.raises(apes.BudgetExceeded):
+        accountant.charge(unproved)
+    with pytest.raises(apes.ParameterError, match="why_not_certified must say why"):
+        apes.Exposure(np.full(100, 0.5), 10, shuffled=False)
+
+
+@pytest.fixture
+def cli(tmp_path, tmp_path_factory):
+    def run(*arguments):
+        environment = dict(os.environ, APES_CACHE=str(tmp_path_factory.getbasetemp() / "gate-cache"), COLUMNS="200")
+        command = [sys.executable, "-m", "apes", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+
+    return run
+
+
+def interrupted(folder, rounds):
+    """Make a finished run look like one that was stopped after so many rounds."""
+    kept = RunFolder.open(folder)
+    progress = kept.load()
+    cut = replace(progress, metrics=progress.metrics[:rounds], exposures=progress.exposures[:rounds])
+    kept.save(cut)
+
+
+def test_a_resumed_run_refuses_budgets_that_changed_meanwhile(cli, tmp_path):
+    """3,000 users at 3.0, stopped, the file rewritten to 0.1: once that was certified at 0.63."""
+    budgets = tmp_path / "budgets.csv"
+    budgets.write_text("\n".join(["3.0"] * 300))
+    options = ["--budgets", f"file:{budgets}", "--users", 300, "--rounds", 3, "--seed", 3]
+    whole = json.loads(cli("train", *options, "--out", "run", "--json").stdout)
+    interrupted(tmp_path / "run", 2)
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    budgets.write_text("\n".join(["0.1"] * 300))
+    refused = cli("train", "--resume", "run")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "resume must be of the same people (data or budgets)" in refused.stderr
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    budgets.write_text("\n".join(["3.0"] * 300))
+    resumed = json.loads(cli("train", "--resume", "run", "--json").stdout)
+    assert resumed["certified"]["epsilon_by_round"] == whole["certified"]["epsilon_by_round"]
+
+
+def test_the_log_alone_gives_the_guarantee_again(cli, tmp_path):
+    options = ["--users", 200, "--rounds", 2, "--framework", "s-apes-first", "--keep", 0.01, "--out", "run"]
+    trained = json.loads(cli("train", *options, "--json").stdout)
+    for file in ("checkpoint.npz", "model.npz", "summary.json", "metrics.jsonl"):
+        (tmp_path / "run" / file).unlink()
+    again = json.loads(cli("account", "--run", "run", "--json").stdout)
+    for name in ("epsilon", "delta", "epsilon_by_round"):
+        assert again["certified"][name] == trained["certified"][name]
+    budgets = next((tmp_path / "run" / "budgets").iterdir())
+    np.save(budgets.open("wb"), np.full(200, 0.01))
+    forged = cli("account", "--run", "run")
+    assert forged.returncode == 2
+    assert "other budgets than those that were kept" in forged.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--budgets", "zzz"], "budgets must be one of"),
+        (["--budgets", "file:none.csv"], "cannot read the budgets"),
+        (["--split", "zzz"], "split must be"),
+        (["--data", "zzz"], "name must be one of"),
+        (["--normalise", "zzz"], "normalise must be"),
+        (["--threads", "0"], "threads must be"),
+        (["--users", "70000"], "users"),
+    ],
+)
+def test_a_failed_start_leaves_nothing(cli, tmp_path, options, said):
+    failed = cli("train", *options, "--rounds", 1, "--out", "run")
+    assert failed.returncode == 2
+    assert said in failed.stderr
+    assert not (tmp_path / "run").exists()
+    assert cli("train", "--users", 50, "--rounds", 1, "--out", "run").returncode == 0
