@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apes.errors import ParameterError
-from apes.population import InMemoryPopulation
+from apes.population import People
 
 SIZES = [3, 1, 2, 5, 1]
 
@@ -26,7 +26,7 @@ def parts(**change):
 
 def test_blocks_hold_the_right_rows():
     given = parts()
-    population = InMemoryPopulation(**given)
+    population = People(**given)
     for start in range(len(SIZES)):
         for stop in range(start + 1, len(SIZES) + 1):
             block = population.block(start, stop)
@@ -42,7 +42,7 @@ def test_blocks_hold_the_right_rows():
 
 def test_blocks_do_not_copy_the_data():
     given = parts()
-    population = InMemoryPopulation(**given)
+    population = People(**given)
     whole, block = population.block(0, len(SIZES)), population.block(1, 3)
     assert np.shares_memory(whole.features, given["features"])
     for name in ("features", "labels", "budgets"):
@@ -52,7 +52,7 @@ def test_blocks_do_not_copy_the_data():
 
 def test_other_types_and_layouts_are_converted():
     given = parts()
-    population = InMemoryPopulation(
+    population = People(
         **parts(
             features=np.asfortranarray(given["features"].astype(np.float64)),
             labels=given["labels"].astype(np.int64),
@@ -70,7 +70,7 @@ def test_other_types_and_layouts_are_converted():
 
 def test_budgets_are_the_populations_own():
     given = parts()
-    population = InMemoryPopulation(**given)
+    population = People(**given)
     given["budgets"][:] = 100.0
     assert population.budgets.max() == 0.5
 
@@ -90,30 +90,41 @@ NOT_FINITE[2, 1] = np.nan
         ({"offsets": np.array([0, ROWS])}, r"^offsets must have one entry more than the 5 budgets, got 2$"),
         ({"offsets": np.array([1, 3, 4, 6, 11, 12])}, r"^offsets must rise from 0 to the number of rows"),
         ({"offsets": np.array([0, 3, 4, 6, 11, 13])}, r"^offsets must rise from 0 to the number of rows"),
-        ({"offsets": np.array([0, 3, 3, 6, 11, 12])}, r"^offsets must rise .* by at least 1 a user$"),
-        ({"offsets": np.array([0, 4, 3, 6, 11, 12])}, r"^offsets must rise .* by at least 1 a user$"),
+        ({"offsets": np.array([0, 3, 3, 6, 11, 12])}, r"^offsets must rise .* by at least 1 per user$"),
+        ({"offsets": np.array([0, 4, 3, 6, 11, 12])}, r"^offsets must rise .* by at least 1 per user$"),
         (
             {"labels": np.zeros(ROWS - 1, np.uint8)},
-            r"^labels must have one entry a row of features \(12, 4\), got \(11,\)",
+            r"^labels must have one entry per row of features \(12, 4\), got \(11,\)",
         ),
-        ({"labels": np.zeros((ROWS, 1), np.uint8)}, r"^labels must have one entry a row of features"),
-        ({"features": np.zeros(ROWS, np.float32)}, r"^labels must have one entry a row of features \(12,\)"),
+        ({"labels": np.zeros((ROWS, 1), np.uint8)}, r"^labels must have one entry per row of features"),
+        ({"features": np.zeros(ROWS, np.float32)}, r"^labels must have one entry per row of features \(12,\)"),
         ({"features": NOT_FINITE}, r"^features\[2, 1\] must be finite, got nan$"),
         ({"features": np.full((ROWS, 4), np.inf)}, r"^features\[0, 0\] must be finite, got inf$"),
     ],
 )
 def test_refusals(change, message):
     with pytest.raises(ParameterError, match=message):
-        InMemoryPopulation(**parts(**change))
+        People(**parts(**change))
 
 
-@pytest.mark.parametrize("label", [300, -1])
-def test_labels_that_do_not_fit_a_byte(label):
-    with pytest.raises(ParameterError, match=r"^labels"):
-        InMemoryPopulation(**parts(labels=np.full(ROWS, label)))
+@pytest.mark.parametrize("label", [65536, -1])
+def test_labels_that_are_no_class(label):
+    with pytest.raises(ParameterError, match=rf"^labels must be in \[0, 65535\], got {label} to {label}$"):
+        People(**parts(labels=np.full(ROWS, label)))
+    with pytest.raises(ParameterError, match=r"^labels must be classes or real-valued targets, got <U3$"):
+        People(**parts(labels=np.full(ROWS, "cat")))
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+@pytest.mark.parametrize(("label", "kind"), [(255, np.uint8), (256, np.uint16), (65535, np.uint16)])
+def test_labels_take_as_few_bytes_as_hold_them(label, kind):
+    labels = np.append(np.zeros(ROWS - 1, dtype=np.int64), label)
+    people = People(**parts(labels=labels))
+    held = people.block(0, len(SIZES)).labels
+    assert held.dtype == kind
+    assert held.tolist() == labels.tolist()
+    assert people.classes == label + 1
+
+
 def test_features_that_float32_cannot_hold():
     with pytest.raises(ParameterError, match=r"^features"):
-        InMemoryPopulation(**parts(features=np.full((ROWS, 4), 1e39)))
+        People(**parts(features=np.full((ROWS, 4), 1e39)))

@@ -17,7 +17,7 @@ from apes.analyzer.calibrator import (
 )
 from apes.analyzer.expected import law_at_zero, padded, pooled_channel
 from apes.budgets import make_budgets
-from apes.client.pipeline import Client
+from apes.client.client import Client
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, Place
 from apes.data import partition
 from apes.errors import ProtocolError
@@ -25,8 +25,8 @@ from apes.mathematics.laws import ClipLaplace
 from apes.mathematics.levels import level_values
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import CountedBatch, PermutedBatch, SummedBatch
-from apes.models.updates import GradientUpdate
-from apes.population import InMemoryPopulation
+from apes.models.logistic import LogisticRegression
+from apes.population import People
 from apes.shuffler.shuffle import LevelCounter
 
 CLIP = 0.1
@@ -191,17 +191,18 @@ def test_a_batch_of_another_plan(calibrator, batch, message):
         calibrator.estimate(batch)
 
 
+MODEL = LogisticRegression(784, 10)
+
+
 def mean_update(people, weights, users):
     """The users' mean clipped update: what the calibration estimates."""
-    block = people.block(0, users)
-    scratch = np.empty(users * weights.size, dtype=np.float32)
-    update = GradientUpdate().prepare(weights, block).coordinates(0, weights.size, scratch)
+    update = MODEL.updates(weights, people.block(0, users))
     return np.clip(update.astype(np.float64), -CLIP, CLIP).mean(axis=0)
 
 
 def estimates(people, weights, users, draws):
     """Estimates by both calibrations from the same batches: (calibration, draw, coordinate)."""
-    client = Client(GradientUpdate(), CodedClipLaplace(CLIP))
+    client = Client(MODEL, CodedClipLaplace(CLIP))
     calibrators = [coded(256, likelihood_statistic), coded(256, report_statistic)]
     found = np.empty((2, draws, weights.size))
     for draw in range(draws):
@@ -220,10 +221,10 @@ def real_estimates(mnist, law, steps, draws):
     users = 2_000
     order, offsets = partition(mnist.train_labels[: 6 * users], users, "iid", 1)
     budgets = make_budgets(law, users, 1)
-    people = InMemoryPopulation(mnist.train_images[order], mnist.train_labels[order], offsets, budgets)
-    weights = np.zeros((10, 785), dtype=np.float32)
+    people = People(mnist.train_images[order], mnist.train_labels[order], offsets, budgets)
+    weights = MODEL.start().astype(np.float32)
     for _ in range(steps):
-        weights -= np.float32(2) * mean_update(people, weights, users).astype(np.float32).reshape(weights.shape)
+        weights -= np.float32(2) * mean_update(people, weights, users).astype(np.float32)
     return estimates(people, weights, users, draws), mean_update(people, weights, users)
 
 

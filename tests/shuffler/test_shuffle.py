@@ -3,6 +3,7 @@
 Limits of the statistical tests have a false-alarm rate of 1e-6; what is not shuffled fails the same tests.
 """
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -90,6 +91,30 @@ def test_threads_do_not_matter(make, dtype):
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(collector.add, reports_of(values, range(0, users, 7))))
     assert payload(collector.release()) == payload(whole)
+
+
+@every_collector
+def test_parts_gathered_elsewhere_do_not_matter(make, dtype):
+    """Three workers of the shuffler, one of them idle: what they bring back makes up the same batch."""
+    users, d = 30, 130
+    values = random_values(dtype, users, d)
+    whole = collect(make(users, d), reports_of(values))
+    total, parts = make(users, d), []
+    for blocks in ([0, 2], [], [1, 3, 4]):
+        worker = make(users, d)
+        for block in blocks:
+            for report in reports_of(values, range(0, users, 6), [50])[2 * block : 2 * block + 2]:
+                worker.add(report)
+        parts.append(pickle.loads(pickle.dumps(worker.part())))
+    for part in parts[::-1]:
+        total.join(part)
+    assert payload(total.release()) == payload(whole)
+    incomplete = make(users, d)
+    incomplete.join(parts[0])
+    with pytest.raises(ProtocolError, match=f"^user 6 reported 0 of {d} coordinates$"):
+        incomplete.release()
+    with pytest.raises(ProtocolError, match="users who have reported already"):
+        incomplete.join(parts[0])
 
 
 @every_collector

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from apes import Plan
-from apes.client.top_b_first import LargestCoordinates, keep_largest_coordinates
+from apes import LogisticRegression, Terms
+from apes.client.top_b_first import keep_largest_coordinates, top_b_first
 from apes.errors import ParameterError
-from apes.models.updates import GradientUpdate
 from apes.population import UserBlock
 
 exact = settings(derandomize=True, deadline=None, max_examples=200)
@@ -77,12 +76,15 @@ def block(users=5, features=30, rows=4):
     )
 
 
+MODEL, WEIGHTS = LogisticRegression(30, 3), np.zeros(93, dtype=np.float32)
+
+
 def test_asked_for_parts_or_for_all():
     """The choice is that of the whole update, whichever coordinates are asked for."""
-    weights, users = np.zeros((3, 31), dtype=np.float32), block()
-    dense = GradientUpdate().prepare(weights, users).coordinates(0, 93, np.empty(5 * 93, np.float32))
+    users = block()
+    dense = MODEL.updates(WEIGHTS, users)
     sparse = kept_of(dense, 9)
-    prepared = LargestCoordinates(GradientUpdate(), 9).prepare(weights, users)
+    prepared = top_b_first(MODEL.prepare(WEIGHTS, users), 9, (5, 93))
     parts = [
         prepared.coordinates(low, high, np.empty(5 * 31, np.float32)) for low, high in [(0, 31), (31, 62), (62, 93)]
     ]
@@ -91,14 +93,15 @@ def test_asked_for_parts_or_for_all():
 
 
 def test_more_than_there_are():
+    dense = MODEL.prepare(WEIGHTS, block())
     with pytest.raises(ParameterError, match=r"^b must be in \[1, 93\], the number of coordinates; got 94$"):
-        LargestCoordinates(GradientUpdate(), 94).prepare(np.zeros((3, 31), dtype=np.float32), block())
+        top_b_first(dense, 94, (5, 93))
     with pytest.raises(ParameterError, match=r"^b must be in \[1, inf\)"):
-        LargestCoordinates(GradientUpdate(), 0)
+        top_b_first(dense, 0, (5, 93))
 
 
 def test_simulation_and_device_choose_alike():
-    plan = Plan(framework="s-apes-first", keep=0.1)
-    assert plan.client(100).updater == plan.device_client(100).updater == LargestCoordinates(GradientUpdate(), 10)
-    assert plan.client(100).sparsifier is plan.device_client(100).sparsifier is None
-    assert Plan(framework="s-apes-first").client(7850).updater.b == 392
+    model, terms = LogisticRegression(24, 4), Terms(framework="s-apes-first", keep=0.1)
+    assert terms.client(model).kept_first == terms.device_client(model).kept_first == 10
+    assert terms.client(model).sparsifier is terms.device_client(model).sparsifier is None
+    assert Terms(framework="s-apes-first").client(LogisticRegression(784, 10)).kept_first == 392

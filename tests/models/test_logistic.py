@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from apes.errors import ParameterError
 from apes.models.logistic import LogisticRegression
+from apes.population import Examples
 
 EPS32 = float(np.finfo(np.float32).eps)
 
@@ -37,7 +38,7 @@ def test_evaluate_against_float64(features, classes, scale, seed):
     # A float32 dot product of p terms is off by at most p eps times the sum of their sizes; the loss moves by
     # at most twice the largest error of a score.
     rounding = (features + 2) * EPS32 * (np.abs(weights).reshape(classes, -1).sum(axis=1).max() + 1e-30)
-    measured = model.evaluate(weights, images, labels)
+    measured = model.evaluate(weights, Examples(images, labels))
     margin = np.sort(scores, axis=1)[:, -1] - np.sort(scores, axis=1)[:, -2]
     is_clear = bool((margin > 2 * rounding).all()) or scale == 0
     assert abs(measured[0] - accuracy) <= (0 if is_clear else (margin <= 2 * rounding).mean())
@@ -46,16 +47,16 @@ def test_evaluate_against_float64(features, classes, scale, seed):
 
 def test_scores_that_would_overflow_an_exponential():
     model = LogisticRegression(1, 2)
-    images, labels = np.ones((1, 1), np.float32), np.array([1], np.uint8)
-    assert model.evaluate(np.array([1e4, 0.0, -1e4, 0.0]), images, labels) == (0.0, 2e4)
-    assert model.evaluate(np.array([-1e4, 0.0, 1e4, 0.0]), images, labels) == (1.0, 0.0)
+    examples = Examples(np.ones((1, 1), np.float32), np.array([1], np.uint8))
+    assert model.evaluate(np.array([1e4, 0.0, -1e4, 0.0]), examples) == (0.0, 2e4)
+    assert model.evaluate(np.array([-1e4, 0.0, 1e4, 0.0]), examples) == (1.0, 0.0)
 
 
 def test_a_model_of_zeros_knows_nothing():
     model = LogisticRegression(784, 10)
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(10, dtype=np.uint8), 3)
-    accuracy, loss = model.evaluate(model.start(), rng.random((30, 784), dtype=np.float32), labels)
+    accuracy, loss = model.evaluate(model.start(), Examples(rng.random((30, 784), dtype=np.float32), labels))
     assert accuracy == 0.1  # ties go to class 0
     assert loss == pytest.approx(np.log(10), rel=1e-14)
 

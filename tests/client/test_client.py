@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 
-from apes.client.pipeline import Client
+from apes.client.client import Client
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Place
 from apes.client.sparsifier import RandomB, Threshold, TopB
+from apes.client.top_b_first import top_b_first
 from apes.errors import ParameterError
 from apes.mathematics.randomness import SimulationSource
-from apes.models.updates import FedProxUpdate, GradientUpdate
-from apes.population import InMemoryPopulation
+from apes.models.logistic import FedProx, LogisticRegression
+from apes.models.model import prepare_updates
+from apes.population import People
 
 USERS, CLASSES, CLIP = 9, 5, 0.1
 SOURCE = SimulationSource(6, 3)
@@ -20,13 +22,21 @@ RANDOMIZERS = [
     LaplaceNoise(CLIP),
     NoNoise(),
 ]
-CLIENTS = [
-    *(Client(GradientUpdate(), randomizer) for randomizer in RANDOMIZERS),
-    Client(FedProxUpdate(3, 0.1, 0.01), CodedClipLaplace(CLIP)),
-    *(Client(GradientUpdate(), RANDOMIZERS[0], sparsifier) for sparsifier in (TopB(8), RandomB(8), Threshold(0.8))),
-    *(Client(GradientUpdate(), RANDOMIZERS[2], sparsifier) for sparsifier in (TopB(8), RandomB(8), Threshold(0.8))),
+SPARSIFIERS = (TopB(8), RandomB(8), Threshold(0.8))
+# What a client runs beside its model: local steps or none, and the stages after them.
+STAGES = [
+    *((None, randomizer) for randomizer in RANDOMIZERS),
+    (FedProx(3, 0.1, 0.01), CodedClipLaplace(CLIP)),
+    *((None, RANDOMIZERS[0], sparsifier) for sparsifier in SPARSIFIERS),
+    *((None, RANDOMIZERS[2], sparsifier) for sparsifier in SPARSIFIERS),
+    (None, RANDOMIZERS[0], None, 8),
 ]
-every_client = pytest.mark.parametrize("client", CLIENTS, ids=str)
+every_client = pytest.mark.parametrize("stages", STAGES, ids=str)
+
+
+def make_client(stages, features):
+    local, *others = stages
+    return Client(LogisticRegression(features, CLASSES, local), *others)
 
 
 def make_population(features):
@@ -34,11 +44,11 @@ def make_population(features):
     sizes = rng.integers(1, 8, USERS)
     x = rng.random((sizes.sum(), features), dtype=np.float32)
     labels = rng.integers(0, CLASSES, sizes.sum()).astype(np.uint8)
-    return InMemoryPopulation(x, labels, np.cumsum([0, *sizes]), rng.uniform(0.05, 3, USERS))
+    return People(x, labels, np.cumsum([0, *sizes]), rng.uniform(0.05, 3, USERS))
 
 
-def make_model(features):
-    return np.random.default_rng(1).normal(0, 0.05, (CLASSES, features + 1)).astype(np.float32)
+def make_weights(features):
+    return np.random.default_rng(1).normal(0, 0.05, CLASSES * (features + 1)).astype(np.float32)
 
 
 def whole_reports(client, weights, block, source=SOURCE):
@@ -56,21 +66,23 @@ def whole_reports(client, weights, block, source=SOURCE):
     return out
 
 
-# 5 x 819 = 4,095 coordinates come in two parts of odd length, 5 x 1,231 = 6,155 in four.
-@pytest.mark.parametrize("features", [1, 20, 818, 1230])
+# 5 x 1,639 = 8,195 coordinates come in two parts of odd length, 5 x 4,915 = 24,575 in three.
+@pytest.mark.parametrize(("features", "parts"), [(1, 1), (20, 1), (1638, 2), (4914, 3)])
 @every_client
-def test_every_coordinate_is_reported_once(client, features):
-    block = make_population(features).block(0, USERS)
-    reports = whole_reports(client, make_model(features), block)
+def test_every_coordinate_is_reported_once(stages, features, parts):
+    block, client = make_population(features).block(0, USERS), make_client(stages, features)
+    reports = whole_reports(client, make_weights(features), block)
     assert reports.shape == (USERS, CLASSES * (features + 1))
     is_coded = isinstance(client.randomizer, CodedClipLaplace)
     assert reports.dtype == (np.uint8 if is_coded else np.float32)
+    is_whole = client.sparsifier is not None and client.sparsifier.needs_whole_update
+    assert len(list(client.reports(make_weights(features), block, SOURCE))) == (1 if is_whole else parts)
 
 
-@pytest.mark.parametrize("features", [818])
+@pytest.mark.parametrize("features", [1638])
 @every_client
-def test_a_device_is_a_block_of_one(client, features):
-    people, weights = make_population(features), make_model(features)
+def test_a_device_is_a_block_of_one(stages, features):
+    people, weights, client = make_population(features), make_weights(features), make_client(stages, features)
     everybody = whole_reports(client, weights, people.block(0, USERS))
     for user in range(USERS):
         alone = whole_reports(client, weights, people.block(user, user + 1))
@@ -80,11 +92,18 @@ def test_a_device_is_a_block_of_one(client, features):
 
 
 @every_client
-def test_the_parts_are_what_the_stages_give_on_the_whole(client):
-    features = 818
-    block, weights = make_population(features).block(3, 8), make_model(features)
+def test_the_parts_are_what_the_stages_give_on_the_whole(stages):
+    features = 1638
+    block, weights, client = (
+        make_population(features).block(3, 8),
+        make_weights(features),
+        make_client(stages, features),
+    )
     scratch = np.empty(5 * weights.size, dtype=np.float32)
-    update = client.updater.prepare(weights, block).coordinates(0, weights.size, scratch)
+    prepared = prepare_updates(client.model, weights, block)
+    if client.kept_first is not None:
+        prepared = top_b_first(prepared, client.kept_first, (5, weights.size))
+    update = prepared.coordinates(0, weights.size, scratch)
     tables, place = client.randomizer.prepare(block.budgets), Place(3, 0)
     values = client.randomizer.draw(update, tables, place, SOURCE)
     if client.sparsifier is not None:
@@ -93,8 +112,8 @@ def test_the_parts_are_what_the_stages_give_on_the_whole(client):
 
 
 @every_client
-def test_seed_and_round_change_the_noise(client):
-    block, weights = make_population(20).block(0, USERS), make_model(20)
+def test_seed_and_round_change_the_noise(stages):
+    block, weights, client = make_population(20).block(0, USERS), make_weights(20), make_client(stages, 20)
     first = whole_reports(client, weights, block)
     assert whole_reports(client, weights, block).tobytes() == first.tobytes()
     is_random = not isinstance(client.randomizer, NoNoise)
@@ -104,7 +123,7 @@ def test_seed_and_round_change_the_noise(client):
 
 @pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=str)
 def test_nothing_is_reported_on_a_broken_model(randomizer):
-    block, weights = make_population(20).block(0, USERS), make_model(20)
-    weights[2, 3] = np.nan
+    block, weights = make_population(20).block(0, USERS), make_weights(20)
+    weights[2 * 21 + 3] = np.nan
     with pytest.raises(ParameterError, match=r"^updates\[0, 0\] must be finite, got nan$"):
-        next(Client(GradientUpdate(), randomizer).reports(weights, block, SOURCE))
+        next(make_client((None, randomizer), 20).reports(weights, block, SOURCE))

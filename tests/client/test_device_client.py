@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from apes import Plan
+from apes import LogisticRegression, Terms
 from apes.analyzer.expected import law_at_zero
-from apes.client.device import DeviceClient
+from apes.client.client import DeviceClient
 from apes.client.randomizer import CodedClipLaplace
 from apes.client.sparsifier import RandomB, Threshold
 from apes.errors import ParameterError
@@ -20,26 +20,22 @@ from apes.mathematics.randomness import SystemSource
 from apes.population import UserBlock
 
 CLIP, LEVELS = 0.1, 16
-USERS, CLASSES, FEATURES = 500, 2, 999
-DIMENSIONS = CLASSES * (FEATURES + 1)
+USERS, DIMENSIONS = 500, 2000
 
 
 @dataclass(frozen=True)
 class Constant:
-    """An updater whose updates are all the same number."""
+    """A model whose updates are all the same number."""
 
     value: float
 
-    def prepare(self, weights, block):
-        return self
-
-    def coordinates(self, start, stop, scratch):
-        return np.full((USERS, stop - start), self.value, dtype=np.float32)
+    def updates(self, weights, block):
+        return np.full((USERS, weights.size), self.value, dtype=np.float32)
 
 
-def drawn(sparsifier, budget, value=CLIP):
-    client = DeviceClient(Constant(value), CodedClipLaplace(CLIP, LEVELS), sparsifier)
-    weights = np.zeros((CLASSES, FEATURES + 1), dtype=np.float32)
+def drawn(sparsifier, budget, value=CLIP, kept_first=None):
+    client = DeviceClient(Constant(value), CodedClipLaplace(CLIP, LEVELS), sparsifier, kept_first)
+    weights = np.zeros(DIMENSIONS, dtype=np.float32)
     empty = np.zeros((USERS, 1), dtype=np.float32)
     block = UserBlock(0, np.full(USERS, budget), empty, np.zeros(USERS, dtype=np.uint8), np.arange(USERS + 1))
     return client.levels(weights, block, SystemSource())
@@ -83,16 +79,24 @@ def test_random_b_lets_exactly_b_through():
     assert ((often - expected) ** 2 / spread).sum() < chi2.isf(1e-6, DIMENSIONS - 1)
 
 
+def test_top_b_first_sets_the_others_to_zero():
+    """Of equal sizes the first ones stay; with budgets this large a report is its input."""
+    levels = drawn(None, 200.0, kept_first=300)
+    assert (levels[:, :300] > 11).all()
+    assert (levels[:, 300:] < 12).all()
+
+
 def test_random_b_of_too_few_coordinates():
     with pytest.raises(ParameterError, match=rf"^b must be in \[1, {DIMENSIONS}\]"):
         drawn(RandomB(DIMENSIONS + 1), 1.0)
 
 
-def test_which_plans_run_on_devices():
+def test_which_terms_run_on_devices():
+    model = LogisticRegression(24, 4)
     for choices in ({}, {"framework": "s-apes", "sparsifier": "random-b"}, {"framework": "s-apes-threshold"}):
-        assert isinstance(Plan(users=10, **choices).device_client(100), DeviceClient)
-    assert Plan(framework="s-apes", sparsifier="random-b", keep=0.3).device_client(100).sparsifier == RandomB(30)
+        assert isinstance(Terms(**choices).device_client(model), DeviceClient)
+    assert Terms(framework="s-apes", sparsifier="random-b", keep=0.3).device_client(model).sparsifier == RandomB(30)
     with pytest.raises(ParameterError, match="top-b looks at all"):
-        Plan(framework="s-apes").device_client(100)
+        Terms(framework="s-apes").device_client(model)
     with pytest.raises(ParameterError, match="levels must be"):
-        Plan(levels="continuous").device_client(100)
+        Terms(levels="continuous").device_client(model)

@@ -1,4 +1,4 @@
-"""The trade of levels and clip: caps reach the target, and errors are those of the real randomizer."""
+"""The choice of levels and clip: caps reach the target, and errors are those of the real randomizer."""
 
 import json
 import math
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from apes.accounting.exposure import Exposure
 from apes.accounting.planner import Goal
 from apes.analyzer.calibrator import CodedInverse, adaptive_statistic
 from apes.analyzer.expected import pooled_channel
@@ -18,26 +19,26 @@ from apes.client.randomizer import CodedClipLaplace, Place
 from apes.errors import ParameterError
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import PermutedBatch
-from apes.terms.level_choice import LEVELS, Offer, Trade, standard_error, trade_levels
+from apes.terms.level_choice import LEVELS, LevelChoice, Offer, choose_levels, standard_error
 
-GOAL = Goal(epsilon=0.3, delta=1e-6, dimensions=100, rounds=1)
 BUDGETS = make_budgets("uniform2", 5000, 1)
+GOAL = Goal(epsilon=0.3, delta=1e-6, rounds=1, exposure=Exposure(BUDGETS, 100))
 
 
 @pytest.fixture(scope="module")
-def trade():
-    return trade_levels(BUDGETS, GOAL, levels=(8, 64, 256))
+def choice():
+    return choose_levels(GOAL, levels=(8, 64, 256))
 
 
-def test_every_number_of_levels_reaches_the_target(trade):
-    assert [(offer.levels, offer.bits) for offer in trade.offers] == [(8, 3), (64, 6), (256, 8)]
-    for offer in trade.offers:
-        goal = replace(GOAL, levels=offer.levels)
+def test_every_number_of_levels_reaches_the_target(choice):
+    assert [(offer.levels, offer.bits) for offer in choice.offers] == [(8, 3), (64, 6), (256, 8)]
+    for offer in choice.offers:
+        goal = replace(GOAL, exposure=replace(GOAL.exposure, levels=offer.levels))
         assert offer.epsilon == goal.cost(np.minimum(BUDGETS, offer.cap)) <= 0.3
     # Under one budget fewer levels reveal more, so their cap is lower.
-    caps = [offer.cap for offer in trade.offers]
+    caps = [offer.cap for offer in choice.offers]
     assert 0 < caps[0] < caps[1] < caps[2] < BUDGETS.max()
-    assert trade.best.error == min(offer.error for offer in trade.offers)
+    assert choice.best.error == min(offer.error for offer in choice.offers)
 
 
 @pytest.mark.parametrize("levels", LEVELS)
@@ -49,18 +50,18 @@ def test_the_predicted_error_is_that_of_the_real_randomizer(levels):
     values = randomizer.draw(updates, randomizer.prepare(budgets), Place(0, 0), SimulationSource(5))
     calibrator = CodedInverse(clip, lambda e: pooled_channel(e, levels), adaptive_statistic)
     observed = calibrator.estimate(PermutedBatch(values.T, budgets)).mean.std()
-    predicted = Trade((Offer(levels, 1, 0.6, 1.0, standard_error(budgets, levels)),)).errors([clip])[0, 0]
+    predicted = LevelChoice((Offer(levels, 1, 0.6, 1.0, standard_error(budgets, levels)),)).errors([clip])[0, 0]
     limit = 5 / np.sqrt(2 * repeats)  # standard error of a standard deviation, relative
     assert abs(observed / predicted - 1) <= limit
     assert abs(observed / (0.9 * predicted) - 1) > limit
 
 
-def test_errors_shrink_with_the_crowd_and_grow_with_the_clip(trade):
+def test_errors_shrink_with_the_crowd_and_grow_with_the_clip(choice):
     assert standard_error(np.full(400, 0.5), 4) == pytest.approx(standard_error(np.full(100, 0.5), 4) / 2)
-    one, two = trade.errors([0.1, 0.2]).T
+    one, two = choice.errors([0.1, 0.2]).T
     assert two == pytest.approx(2 * one)
     with pytest.raises(ParameterError, match="clip"):
-        trade.errors([0.0])
+        choice.errors([0.0])
 
 
 def test_of_two_levels_the_error_is_that_of_randomized_response():
@@ -70,17 +71,17 @@ def test_of_two_levels_the_error_is_that_of_randomized_response():
 def test_an_offer_out_of_reach_is_never_the_best():
     none = Offer(2, 1, None, None, math.inf, "more users")
     some = Offer(4, 2, 0.1, 0.5, 3.0)
-    assert Trade((none, some)).best is some
-    assert Trade((none,)).best.advice == "more users"
-    assert trade_levels(np.ones(2), Goal(1e-7, 1e-9, 50, 4), levels=(16,)).best.cap is None
+    assert LevelChoice((none, some)).best is some
+    assert LevelChoice((none,)).best.advice == "more users"
+    assert choose_levels(Goal(1e-7, 1e-9, 4, Exposure(np.ones(2), 50)), levels=(16,)).best.cap is None
 
 
 def test_command(tmp_path, monkeypatch):
     # Few levels take their time to certify.
-    monkeypatch.setattr("apes.cli.plan.trade_levels", partial(trade_levels, levels=(64, 256)))
+    monkeypatch.setattr("apes.cli.plan.choose_levels", partial(choose_levels, levels=(64, 256)))
     command = ["plan", "--target-epsilon", "0.3", "--delta", "1e-6", "--users", "5000", "--dimensions", "100"]
     command += ["--rounds", "1", "--solve"]
-    picture = tmp_path / "trade.png"
+    picture = tmp_path / "levels.png"
     done = CliRunner().invoke(app, [*command, "levels", "--clip", "0.1,0.2", "--plot", str(picture), "--json"])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)

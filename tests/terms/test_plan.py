@@ -1,0 +1,132 @@
+"""The plan refuses what does not fit together, and the stages and the exposure come from the same fields."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from apes import Dataset, ParameterError, Plan, Simulation, make_budgets
+from apes.accounting.exposure import budgets_digest
+from apes.terms.plan import schedule_digest
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"framework": "ape"}, r"framework must be one of .*'ape'"),
+        ({"rounds": 0}, r"rounds must be in \[1, inf\), got 0"),
+        ({"clip": 0.0}, r"clip must be in \(0, inf\), got 0.0"),
+        ({"clip": float("nan")}, r"clip must be in \(0, inf\), got nan"),
+        ({"clip": float("inf")}, r"clip must be in \(0, inf\), got inf"),
+        ({"levels": 1}, r"levels must be in \[2, 256\], got 1"),
+        ({"levels": 257}, r"levels must be in \[2, 256\], got 257"),
+        ({"levels": "fine"}, r"levels must be one of continuous; got 'fine'"),
+        ({"framework": "unis", "levels": 256}, r"levels must be left out"),
+        ({"learning_rate": 0.0}, r"learning_rate must be in"),
+        ({"momentum": 1.0}, r"momentum must be in"),
+        ({"decay": -0.1}, r"decay must be in"),
+        ({"averaging": float("nan")}, r"averaging must be in"),
+        ({"calibration": "magic"}, r"calibration must be one of"),
+        ({"framework": "pldp", "calibration": "inverse"}, r"calibration must be left out"),
+        ({"levels": "continuous", "calibration": "likelihood"}, r"calibration must be inverse"),
+        ({"keep": 0.2}, r"keep must be left out"),
+        ({"framework": "s-apes", "keep": 0.0}, r"keep must be in"),
+        ({"framework": "s-apes", "sparsifier": "best"}, r"sparsifier must be one of"),
+        ({"seed": -1}, r"seed must be in"),
+        ({"seed": 2**64}, r"seed must be in"),
+    ],
+    ids=str,
+)
+def test_bad_choices_name_parameter_range_and_value(choice, said):
+    with pytest.raises(ParameterError, match=said) as caught:
+        Plan(**choice)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"users": 0}, r"users must be in \[1, inf\), got 0"),
+        ({"users": 2.5}, r"users must be a whole number, got 2.5"),
+        ({"budgets": "constant:0"}, r"budgets must be in \(0, inf\), got 'constant:0'"),
+        ({"update": "newton"}, r"update must be one of"),
+        ({"mu": 0.1}, r"mu must be left out"),
+        ({"update": "fedprox", "mu": -1.0}, r"mu must be in"),
+        ({"update": "fedprox", "local_epochs": 0}, r"local_epochs must be in"),
+        ({"seed": -1}, r"seed must be in"),
+        ({"seed": 2**64}, r"seed must be in"),
+    ],
+    ids=str,
+)
+def test_bad_choices_of_a_simulation(choice, said):
+    with pytest.raises(ParameterError, match=said) as caught:
+        Simulation(**choice)
+    assert "\n" not in str(caught.value)
+
+
+def test_defaults_are_the_papers_setting():
+    plan, simulation = Plan(), Simulation()
+    assert (plan.framework, plan.rounds, plan.clip) == ("apes", 40, 0.1)
+    assert (simulation.budgets, simulation.users) == ("uniform2", 10_000)
+    assert plan.terms.reports.levels == 256
+
+
+def tiny_data(scale=1.0):
+    images = scale * np.random.default_rng(2).random((40, 3), dtype=np.float32)
+    labels = np.repeat(np.arange(4, dtype=np.uint8), 10)
+    return Dataset("digits", images, labels, images[:4], labels[::10], "made for the test")
+
+
+def identity(plan, simulation, data):
+    """What a run is of: all that a resumed one compares."""
+    terms = plan.terms.digest(simulation.model(data))
+    return terms, schedule_digest(plan.schedule, plan.seed), simulation.people(data).digest
+
+
+def test_the_identity_changes_with_every_field():
+    plan, simulation, data = Plan(framework="s-apes-threshold"), Simulation(users=20), tiny_data()
+    of_plan = {
+        "framework": "apes", "rounds": 9, "clip": 0.2, "levels": 16, "learning_rate": 0.3, "momentum": 0.1,
+        "decay": 0.1, "averaging": 1.0, "calibration": "inverse", "sparsifier": "random-b", "keep": 0.3,
+        "delta": 1e-4, "target_epsilon": 2.0, "seed": 2,
+    }  # fmt: skip
+    fedprox = {"local_epochs": 3, "local_learning_rate": 0.5, "mu": 0.1}
+    of_simulation = {"users": 9, "budgets": "uniform1", "split": "label", "update": "fedprox", "seed": 2}
+    # Name and scale of the data are seen in the images; a mechanism of one's own has its own test.
+    assert {*of_plan, "mechanism"} == {field.name for field in fields(Plan)}
+    assert {*of_simulation, *fedprox, "data", "normalise"} == {field.name for field in fields(Simulation)}
+    found = [
+        identity(plan, simulation, data),
+        *(identity(replace(plan, **{name: value}), simulation, data) for name, value in of_plan.items()),
+        *(identity(plan, replace(simulation, **{name: value}), data) for name, value in of_simulation.items()),
+        *(
+            identity(plan, replace(simulation, update="fedprox", **{name: value}), data)
+            for name, value in fedprox.items()
+        ),
+        identity(plan, simulation, tiny_data(0.5)),
+    ]
+    assert len(set(found)) == len(found)
+
+
+def test_the_exposure_says_what_the_stages_do():
+    terms = Plan(framework="s-apes-threshold", clip=0.25, levels=32).terms
+    budgets = make_budgets("uniform2", 50, 1)
+    exposure = terms.exposure(3, budgets, 70)
+    assert (exposure.round, exposure.budgets.size, exposure.dimensions, exposure.levels) == (3, 50, 70, 32)
+    assert (exposure.clip, exposure.charged, exposure.why_not_certified) == (0.25, 70, None)
+    assert (exposure.mechanism, exposure.shuffled, exposure.sparsifier) == ("clip-laplace", True, "threshold")
+    line = exposure.as_dict()
+    assert (line["users"], line["smallest_budget"], line["largest_budget"]) == (50, budgets.min(), budgets.max())
+    assert exposure.budgets_sha256 == budgets_digest(np.random.default_rng(1).permutation(budgets))
+    assert exposure.budgets_sha256 != budgets_digest(budgets * 1.0000001)
+
+
+def test_default_step_shrinks_with_the_noise():
+    plan, rates = Plan(framework="unis"), []
+    for e in (0.05, 0.1, 0.5, 5.0):
+        noise = plan.terms.reports.calibrator(None, None).standard_error(np.full(10_000, e))
+        rates.append(plan.schedule.optimizer(noise).learning_rate)
+    assert rates == sorted(rates)
+    assert rates[-1] == 4.0
+    # 2C sqrt(2) / e / sqrt(n) is the noise of the mean Laplace report.
+    assert rates[0] == pytest.approx(0.018 / (0.2 * 2**0.5 / 0.05 / 100))
