@@ -282,12 +282,7 @@ def test_reflected_law(law):
 @every_law
 def test_outside_the_support(law):
     low, high = law.support()
-    for z, cdf in (
-        (np.nextafter(low, -np.inf), 0),
-        (np.nextafter(high, np.inf), 1),
-        (-np.inf, 0),
-        (np.inf, 1),
-    ):
+    for z, cdf in ((np.nextafter(low, -np.inf), 0), (np.nextafter(high, np.inf), 1), (-np.inf, 0), (np.inf, 1)):
         assert (law.pdf(z), law.logpdf(z), law.cdf(z)) == (0, -np.inf, cdf)
 
 

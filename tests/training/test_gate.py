@@ -53,10 +53,7 @@ def test_a_target_below_the_first_round_is_an_error_before_it(free):
     reached = []
     with pytest.raises(apes.BudgetExceeded, match="not even one round"):
         apes.train(
-            MODEL,
-            people(),
-            replace(PLAN, target_epsilon=epsilons(free[0])[0] * 0.99),
-            after_round=reached.append,
+            MODEL, people(), replace(PLAN, target_epsilon=epsilons(free[0])[0] * 0.99), after_round=reached.append
         )
     assert reached == []
 
