@@ -17,11 +17,7 @@ class SyntheticPopulation:
     """
 
     def __init__(
-        self,
-        images: NDArray[np.float32],
-        labels: NDArray[np.uint8],
-        budgets: NDArray[np.float64],
-        per_user: int = 6,
+        self, images: NDArray[np.float32], labels: NDArray[np.uint8], budgets: NDArray[np.float64], per_user: int = 6
     ) -> None:
         self._images, self._labels, self._per_user = images, labels, per_user
         self.budgets, self.digest = budgets, "synthetic"

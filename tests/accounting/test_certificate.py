@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apes.accounting.certificate.blanket import hidden_pair
-from apes.accounting.certificate.curve import HidingCurve, _curve, hiding_curve, honest_others
+from apes.accounting.certificate.curve import HidingCurve, hiding_curve, honest_others, shaped_curve
 from apes.accounting.guarantee import certified_epsilon, certify
 from apes.errors import ParameterError, RegimeError
 from apes.mathematics.thresholds import acceptance_thresholds
@@ -20,7 +20,7 @@ CASES = 150
 ORACLE = (1e-12, 1e-15)
 
 
-# Theory, section 5: all users at e; `lower` is the exact divergence of one dataset, so no bound may be below it.
+# All users at e; `lower` is the exact divergence of one dataset, so no bound may be below it.
 @pytest.mark.parametrize(
     ("budget", "n", "certified", "lower"),
     [
@@ -48,7 +48,7 @@ def test_golden_paper_population():
     assert hiding_curve(0.05, PAPER[1:], 1e-8, None).epsilon(1e-8) <= TIGHT * 0.001210
 
 
-# Theory, section 4: n = 100,000, one user at e, the others at 0.05 with their data in the centre.
+# n = 100,000, one user at e, the others at 0.05 with their data in the centre.
 @pytest.mark.parametrize(
     ("budget", "exact", "certified"),
     [
@@ -98,7 +98,7 @@ def _integer_rows(budget, levels):
 
 
 def _outcomes(victim_rows, others_rows, data):
-    """P(histogram | victim's level), one column a level of the victim."""
+    """P(histogram | victim's level), one column per level of the victim."""
     law = np.ones(1)
     for n, (rows, level) in enumerate(zip(others_rows, data, strict=True), start=1):
         law = _add_report(law, n, rows[level])
@@ -130,7 +130,7 @@ def _points(budget):
 
 def _curves(budgets, levels):
     budget, others = float(budgets[0]), budgets[1:]
-    curves = [_curve(budget, others, shape, levels) for shape in (0.0, budget / 2, budget)]
+    curves = [shaped_curve(budget, others, shape, levels) for shape in (0.0, budget / 2, budget)]
     return [*curves, hiding_curve(budget, others, 1e-3, levels)]
 
 
@@ -171,7 +171,7 @@ def test_brute_force_every_user_is_covered_by_the_largest_budget():
     for _ in range(60):
         budgets, levels, _ = _population(rng)
         curves = [
-            _curve(float(budgets.max()), honest_others(budgets, 0, levels), share * float(budgets.max()), levels)
+            shaped_curve(float(budgets.max()), honest_others(budgets, 0, levels), share * float(budgets.max()), levels)
             for share in (0.0, 0.5, 1.0)
         ]
         bounds = {t: min(curve.delta(t) for curve in curves) for t in _points(float(budgets.max()))}
@@ -185,7 +185,7 @@ def test_brute_force_every_user_is_covered_by_the_largest_budget():
 
 def test_alone_the_certificate_is_the_local_divergence():
     pair = hidden_pair(1.5, 0.0, 5)
-    curve = _curve(1.5, np.empty(0), 0.0, 5)
+    curve = shaped_curve(1.5, np.empty(0), 0.0, 5)
     for t in (0.0, 0.4, 1.2, -0.5):
         exact = float(np.maximum(pair.first - math.exp(t) * pair.second, 0).sum())
         assert exact <= curve.delta(t, 4096) <= exact * 1.001 + 1e-3

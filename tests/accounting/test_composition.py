@@ -9,16 +9,16 @@ from dp_accounting.pld import pld_pmf
 from scipy.stats import binom
 
 from apes.accounting.certificate.blanket import hidden_pair
-from apes.accounting.certificate.curve import _curve, hiding_curve
+from apes.accounting.certificate.curve import hiding_curve, shaped_curve
 from apes.accounting.composition.exact import SMALLEST_DELTA, Composer, composed_epsilon
-from apes.accounting.composition.losses import convex_minorant, dots, losses
+from apes.accounting.composition.losses import convex_minorant, curve_points, losses
 from apes.accounting.guarantee import certify
 from apes.errors import RegimeError
 
 PAPER = np.linspace(0.05, 1, 10_000)
 
 
-# Theory, section 6: between the exact divergence of one dataset and the certified figure of the design.
+# Between the exact divergence of one dataset, all others in the centre, and what was certified when this was designed.
 @pytest.mark.parametrize(
     ("levels", "rounds", "lower", "upper"), [(256, 1, 1.88, 2.17), (256, 40, 17.4, 20.6), (None, 1, 1.869, 2.16)]
 )
@@ -27,7 +27,7 @@ def test_golden_user_level(levels, rounds, lower, upper):
     assert lower <= epsilon <= upper
 
 
-def testconvex_minorant():
+def test_convex_minorant():
     rng = np.random.default_rng(3)
     for _ in range(50):
         x = np.sort(rng.uniform(0.1, 3, 40))
@@ -69,7 +69,7 @@ def _exact_composition(first, second, count, epsilon):
 @pytest.mark.parametrize("budget", [0.1, 1.0, 3.0])
 def test_never_below_the_exact_composition_of_a_victim_alone(count, budget):
     pair = hidden_pair(budget, 0.0, 4)
-    curve = _curve(budget, np.empty(0), 0.0, 4)
+    curve = shaped_curve(budget, np.empty(0), 0.0, 4)
     for delta in (1e-2, 1e-5, 1e-9):
         epsilon = composed_epsilon(curve, delta, count)
         assert _exact_composition(pair.first, pair.second, count, epsilon) <= delta * (1 + 1e-9)
@@ -89,7 +89,7 @@ def _two_level_composition(budget, count, epsilon):
 @pytest.mark.parametrize(("budget", "count"), [(0.01, 10_000), (0.001, 100_000), (0.5, 300), (0.1, 1_000)])
 @pytest.mark.parametrize("delta", [1e-5, 1e-7])
 def test_never_below_the_exact_composition_of_randomised_response(budget, count, delta):
-    curve = _curve(budget, np.empty(0), 0.0, 2)
+    curve = shaped_curve(budget, np.empty(0), 0.0, 2)
     epsilon = composed_epsilon(curve, delta, count)
     assert _two_level_composition(budget, count, epsilon) <= delta * (1 + 1e-6)
 
@@ -115,7 +115,7 @@ def test_too_small_a_delta():
     [(0.03252172364112674, 59_062, 2e-8), (2.69e-4, 184_205, 1e-7), (7.271e-4, 149_173, 1e-7)],
 )
 def test_never_below_the_exact_composition_at_the_smallest_delta(budget, count, delta):
-    epsilon = composed_epsilon(_curve(budget, np.empty(0), 0.0, 2), delta, count)
+    epsilon = composed_epsilon(shaped_curve(budget, np.empty(0), 0.0, 2), delta, count)
     assert _two_level_composition(budget, count, epsilon) <= delta * (1 + 1e-6)
 
 
@@ -124,7 +124,7 @@ def test_never_below_the_exact_composition_at_the_smallest_delta(budget, count, 
 def test_tiny_deltas_are_as_sound_and_as_tight(count, delta):
     """Against randomised response in 60 digits: its divergence at the certified epsilon is below delta, and not far."""
     budget = 2 / math.sqrt(count)
-    epsilon = composed_epsilon(_curve(budget, np.empty(0), 0.0, 2), delta, count)
+    epsilon = composed_epsilon(shaped_curve(budget, np.empty(0), 0.0, 2), delta, count)
     with mpmath.workdps(60):
         p = 1 / (1 + mpmath.exp(-mpmath.mpf(budget)))
 
@@ -142,15 +142,15 @@ def test_tiny_deltas_are_as_sound_and_as_tight(count, delta):
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.61, 3.7])
-def test_connected_dots_lie_above_the_curve(ratio):
-    """The pair of laws made of a curve has at least its divergence everywhere, on lattices that miss its dots too."""
+def test_connected_points_lie_above_the_curve(ratio):
+    """The pair of laws made of a curve has at least its divergence everywhere, on lattices that miss its points too."""
     curve = hiding_curve(0.8, np.full(200, 0.5), 1e-6, 16)
-    corners = dots(curve, 1e-12)
-    lattice, breach = losses(corners, corners.step * ratio)
-    for t in np.linspace(-1.5, 1.5, 61) * corners.last:
+    (points,) = curve_points([curve], 1e-12)
+    lattice, breach = losses(points, points.step * ratio)
+    for t in np.linspace(-1.5, 1.5, 61) * points.last:
         reached = breach + float(lattice.masses @ np.maximum(0, -np.expm1(t - lattice.points)))
         assert reached >= curve.delta(t) * (1 - 1e-12)
-    # Not far above either, on its own dots.
+    # Not far above either, on its own points.
     if ratio == 1.0:
         assert breach + float(lattice.masses @ np.maximum(0, -np.expm1(-lattice.points))) < 1.001 * curve.delta(0.0)
 
@@ -159,7 +159,7 @@ def test_different_curves_compose():
     """Two kinds of uses: exactly what enumeration of both gives, from above and within a per cent."""
     few, many = 3, 40
     wide, narrow = 0.9, 0.06
-    uses = [(_curve(wide, np.empty(0), 0.0, 2), few), (_curve(narrow, np.empty(0), 0.0, 2), many)]
+    uses = [(shaped_curve(wide, np.empty(0), 0.0, 2), few), (shaped_curve(narrow, np.empty(0), 0.0, 2), many)]
     epsilon = Composer(1e-4, few + many).epsilon(uses)
 
     def divergence(at):
@@ -180,9 +180,9 @@ def test_different_curves_compose():
 def test_agrees_with_dp_accounting():
     """An independent composition of the same losses, where its rounding does not matter."""
     curve = hiding_curve(1.0, np.full(500, 0.7), 1e-8, 64)
-    corners = dots(curve, 1e-12)
-    half = corners.deltas.size // 2
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(corners.step, np.arange(-half, half + 1), corners.deltas)
+    (points,) = curve_points([curve], 1e-12)
+    half = points.deltas.size // 2
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(points.step, np.arange(-half, half + 1), points.deltas)
     for count in (2, 50, 5_000):
         theirs = float(pmf.self_compose(count).get_epsilon_for_delta(1e-5))
         assert composed_epsilon(curve, 1e-5, count) == pytest.approx(theirs, rel=2e-3)
@@ -191,7 +191,7 @@ def test_agrees_with_dp_accounting():
 @pytest.mark.parametrize(("budget", "count", "exact"), [(6.0, 28, 105.76), (5.873, 7, 0.0)])
 def test_a_delta_near_one(budget, count, exact):
     """Nearly everything may go wrong: the law's window lies above such an epsilon, and below it little is known."""
-    curve = _curve(budget, np.empty(0), 0.0, 2)
+    curve = shaped_curve(budget, np.empty(0), 0.0, 2)
     epsilon = composed_epsilon(curve, 1 - 1e-9, count)
     assert epsilon >= exact
     assert _two_level_composition(budget, count, epsilon) <= 1 - 1e-9
@@ -200,18 +200,19 @@ def test_a_delta_near_one(budget, count, exact):
 @pytest.mark.parametrize("budget", [1e-12, 1e-7, 1e-6, 1e-4])
 @pytest.mark.parametrize(("delta", "count"), [(0.3, 2), (0.99, 1_000), (1e-9, 50), (1e-90, 3)])
 def test_tiny_budgets(budget, delta, count):
-    epsilon = composed_epsilon(_curve(budget, np.empty(0), 0.0, 2), delta, count)
+    epsilon = composed_epsilon(shaped_curve(budget, np.empty(0), 0.0, 2), delta, count)
     assert 0 <= epsilon <= count * budget * (1 + 1e-15)
     if count * budget < delta:
         assert epsilon == 0
 
 
-def test_no_cliff_at_budgets_whose_dots_end_a_unit_early():
+def test_no_cliff_at_budgets_whose_points_end_a_unit_early():
     """0.21 / 96 * 96 is not 0.21: what the curve is there is not what it is at the budget."""
-    figures = [composed_epsilon(_curve(e, np.empty(0), 0.0, 2), 1e-20, 1_000) for e in (0.21, 0.21 * 1.001)]
+    figures = [composed_epsilon(shaped_curve(e, np.empty(0), 0.0, 2), 1e-20, 1_000) for e in (0.21, 0.21 * 1.001)]
     assert figures[0] == pytest.approx(figures[1], rel=0.01)
     mixed = [
-        Composer(1e-20, 20).epsilon([(_curve(e, np.empty(0), 0.0, 2), 10) for e in (0.7, 0.7 / k)]) for k in (6, 6.001)
+        Composer(1e-20, 20).epsilon([(shaped_curve(e, np.empty(0), 0.0, 2), 10) for e in (0.7, 0.7 / k)])
+        for k in (6, 6.001)
     ]
     assert mixed[0] == pytest.approx(mixed[1], rel=0.01)
 

@@ -101,7 +101,7 @@ def test_nearly_reached_by_the_worst_way_of_breaking_ties(levels, dimensions):
     worst = 0.0
     for chosen in itertools.product(*(choices(sizes, 1) for sizes in vectors)):
         fixed = dict(zip(vectors, chosen, strict=True))
-        rule = lambda sizes, b, fixed=fixed: [(fixed[sizes], 1.0)]  # noqa: E731 one line a rule
+        rule = lambda sizes, b, fixed=fixed: [(fixed[sizes], 1.0)]  # noqa: E731 one line per rule
         worst = max(worst, exact_loss(budget, dimensions, 1, levels, rule))
     assert 0.95 <= worst / local_user_epsilon(budget, dimensions, 1, levels) <= 1
 

@@ -98,8 +98,8 @@ def test_many_uses_against_randomised_response(budget, count, delta):
     assert divergence(1.001 * lower + 1e-6) <= delta * 1.011
 
 
-# Theory, section 6, all others in the centre, K = 256: at least 1.876 and 17.37. Here more is forced; the second figure
-# is what a Gaussian of the same separation (0.005907 a coordinate) gives.
+# All others in the centre, K = 256: at least 1.876 and 17.37. Here more is forced; the second figure is what a Gaussian
+# of the same separation (0.005907 per coordinate) gives.
 @pytest.mark.parametrize(
     ("rounds", "known", "gaussian", "certified"), [(1, 1.876, 1.931, 2.142), (40, 17.37, 17.97, 20.30)]
 )

@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from apes.accounting import spectrum
+from apes.accounting.certificate import spectrum
 from apes.accounting.certificate.curve import hiding_curve
 from apes.accounting.certificate.divergence import excess
 from apes.accounting.certificate.spectrum import RampSpectrum, ramp_transform

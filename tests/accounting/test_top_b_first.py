@@ -1,50 +1,18 @@
-"""Random-b and top-b-first, centrally: all outcomes of small populations against so many coordinates of APES."""
+"""Top-b-first, centrally: all outcomes of small populations against what is certified, and the lemmas behind it."""
 
 import math
-from collections import defaultdict
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
+from outcomes import ORACLE, add_user, divergence, user_law
 
 from apes import Plan
 from apes.accounting.accountant import Accountant
-from apes.accounting.certificate.curve import hiding_curve, honest_others
-from apes.accounting.certificate.top_b_first import sparse_curve
+from apes.accounting.certificate.top_b_first import top_b_first_curve
 from apes.accounting.guarantee import certified_epsilon
 from apes.errors import ParameterError
 from apes.mathematics.levels import level_probabilities
-
-# Relative and absolute error of the oracle's own sums.
-ORACLE = (1e-12, 1e-15)
-CASES = 40
-
-
-def user_law(rows, update, choice, dimensions):
-    """Law of one user's d reports: the input where a coordinate is kept, the middle level where it is not.
-
-    ``choice`` lists (probability, kept set): made without looking at update or reports.
-    """
-    levels, law = rows.shape[1], defaultdict(float)
-    # Perturb everything, choose, replace: the order in which the device of the paper does it.
-    for reports in product(range(levels), repeat=dimensions):
-        drawn = math.prod(rows[j, k] for j, k in zip(update, reports, strict=True))
-        for weight, kept in choice:
-            for padding in product(range(levels), repeat=dimensions - len(kept)):
-                pads = iter(padding)
-                out = tuple(reports[i] if i in kept else next(pads) for i in range(dimensions))
-                law[out] += drawn * weight * math.prod(rows[levels // 2, k] for k in padding)
-    return law
-
-
-def add_user(law, user):
-    """The law of the shuffled reports with one user more: every coordinate sorted by itself."""
-    result = defaultdict(float)
-    for columns, before in law.items():
-        for reports, probability in user.items():
-            key = tuple(tuple(sorted((*column, k))) for column, k in zip(columns, reports, strict=True))
-            result[key] += before * probability
-    return result
 
 
 def largest_first(update, b, levels):
@@ -53,77 +21,8 @@ def largest_first(update, b, levels):
     return tuple(update[i] if i in order[:b] else levels for i in range(len(update)))
 
 
-def divergence(first, second, t):
-    return sum(max(0.0, mass - math.exp(t) * second.get(key, 0.0)) for key, mass in first.items())
-
-
-def worst_divergences(budgets, levels, dimensions, choices, rng, points):
-    """The largest divergence at every point, over all pairs of updates of user 0 and one dataset of the others."""
-    rows = [level_probabilities(np.array([budget]), levels)[0] for budget in budgets]
-    others = {((),) * dimensions: 1.0}
-    for user in range(1, len(budgets)):
-        update = tuple(rng.integers(0, levels, dimensions).tolist())
-        others = add_user(others, user_law(rows[user], update, choices[user], dimensions))
-    ends = list(product((0, levels // 2, levels - 1), repeat=dimensions))
-    seen = [add_user(others, user_law(rows[0], update, choices[0], dimensions)) for update in ends]
-    return {t: max(divergence(a, b, t) for a in seen for b in seen) for t in points}
-
-
-def any_choice(dimensions, b, rng, kind):
-    """A choice of b coordinates that does not look at data: all alike, always the same, or some law."""
-    subsets = [frozenset(subset) for subset in combinations(range(dimensions), b)]
-    weights = {
-        "alike": np.full(len(subsets), 1 / len(subsets)),
-        "fixed": np.eye(len(subsets))[rng.integers(len(subsets))],
-        "some law": rng.dirichlet(np.ones(len(subsets))),
-    }[kind]
-    return [(weight, subset) for weight, subset in zip(weights, subsets, strict=True) if weight > 0]
-
-
-def points_of(budget):
-    return [x * budget for x in (0.0, 0.3, 0.7, 0.97, -0.2)]
-
-
-def violations(kind, seed, *, too_weak=1.0, kept=1, cases=CASES):
-    """How often what is kept of two coordinates tells more than one coordinate of APES is certified for."""
-    rng, found = np.random.default_rng(seed), 0
-    for _ in range(cases):
-        budgets = np.exp(rng.uniform(np.log(0.1), np.log(4), 3))
-        budgets[0] = budgets.max()
-        choices = [any_choice(2, kept, rng, kind) for _ in budgets]
-        points = points_of(budgets[0])
-        exact = worst_divergences(too_weak * budgets, 3, 2, choices, rng, points)
-        curve = hiding_curve(float(budgets[0]), honest_others(budgets, 0, 3), 1e-3, 3)
-        found += any(exact[t] * (1 - ORACLE[0]) - ORACLE[1] > curve.delta(t) for t in points)
-    return found
-
-
-@pytest.mark.parametrize("kind", ["alike", "fixed", "some law"])
-def test_one_of_two_tells_no_more_than_one(kind):
-    assert violations(kind, 1) == 0
-
-
-def test_a_mechanism_ten_per_cent_too_weak_is_seen():
-    assert violations("fixed", 1, too_weak=1.1) > CASES / 4
-
-
-def test_one_coordinate_too_many_is_seen():
-    assert violations("alike", 1, kept=2) > CASES / 4
-
-
-def test_two_of_three_tell_no_more_than_two():
-    rng = np.random.default_rng(3)
-    for kind in ("alike", "fixed"):
-        budgets = np.array([1.0, 0.6, 0.8])
-        choices = [any_choice(3, 2, rng, kind) for _ in budgets]
-        for delta in (0.02, 0.1):
-            epsilon = certified_epsilon(budgets, delta=delta, dimensions=2, levels=3)
-            exact = worst_divergences(budgets, 3, 3, choices, rng, [epsilon])[epsilon]
-            assert exact <= delta
-
-
 def worst_of_sparse_updates(budgets, levels, dimensions, b, rng, t):
-    """As `worst_divergences`, with everybody's choice made before perturbation."""
+    """Largest divergence over all pairs of sparse updates of user 0 and one dataset of the others."""
     # Zero is one more input: the middle level, or either of the two middle ones.
     rows = [
         np.vstack([level_probabilities(np.array([budget]), levels)[0], centre_row(budget, levels)])
@@ -214,7 +113,7 @@ def test_only_the_uniform_blanket_covers_smaller_budgets():
 @pytest.mark.parametrize("budget", [0.1, 1.0, 4.0])
 def test_a_couple_alone_is_the_product_of_two_reports(budget, levels):
     """With nobody to hide among: the exact divergence of the two reports, from above and not by much."""
-    curve = sparse_curve(budget, np.empty(0), 1e-6, levels)
+    curve = top_b_first_curve(budget, np.empty(0), 1e-6, levels)
     # For continuous reports, many levels are close enough.
     rows = level_probabilities(np.array([budget]), levels or 4000)[0] if levels else None
     end = rows[0] if levels else np.exp(-budget * (np.arange(4000) + 0.5) / 4000)
@@ -267,17 +166,3 @@ def test_a_plan_charges_for_what_is_chosen_first():
     assert plan.event(1, budgets, 40).coordinates_from_data == 20
     # Never for more than there are.
     assert Plan(framework="s-apes-first", keep=0.8).coordinates_from_data(40) == 40
-
-
-def test_a_plan_charges_for_what_is_kept():
-    plan = Plan(framework="s-apes", sparsifier="random-b", keep=0.25, users=500, rounds=3)
-    budgets = plan.population_budgets()
-    accountant = plan.accountant(40)
-    assert accountant.charge(budgets, 3) == pytest.approx(
-        certified_epsilon(budgets, delta=plan.central_delta, dimensions=10, rounds=3), rel=1e-3
-    )
-    event = plan.event(1, budgets, 40)
-    assert (event.dimensions, event.coordinates_from_data, event.sparsifier) == (40, 10, "random-b")
-    top = Plan(framework="s-apes", keep=0.25, users=500, rounds=3)
-    assert top.accountant(40) is None
-    assert top.event(1, budgets, 40).coordinates_from_data == 40

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apes.analyzer.calibrator import (
-    CodedInverse,
-    ContinuousInverse,
-    Unbiased,
-    likelihood_statistic,
-    report_statistic,
-)
+from apes.analyzer.calibrator import CodedInverse, ContinuousInverse, Unbiased, likelihood_statistic, report_statistic
 from apes.analyzer.expected import law_at_zero, padded, pooled_channel
 from apes.budgets import make_budgets
 from apes.client.client import Client

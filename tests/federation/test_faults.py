@@ -16,6 +16,7 @@ import time
 import numpy as np
 import psutil
 import pytest
+from apes.training.analysis import Analysis, TestSet
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from parties import APES, apes
 
@@ -23,7 +24,6 @@ from apes import Plan
 from apes.federation.terms import Terms
 from apes.federation.trial.setup import set_up
 from apes.federation.trial.trial import FederationError, Trial
-from apes.training.analysis import Analysis, TestSet
 from apes.training.run_folder import RunFolder
 from apes.wire.release import Release
 

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
+from apes.training.analysis import Analysis, TestSet
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from parties import APES, apes
@@ -26,7 +27,6 @@ from apes.messages import Report
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
 from apes.storage.settings import read_settings
-from apes.training.analysis import Analysis, TestSet
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader
 from apes.wire.release import Release

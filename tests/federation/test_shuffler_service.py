@@ -153,9 +153,7 @@ def test_of_two_batches_at_once_one_wins(shuffler, small):
         number = shuffler.next_round()
         reports = honest(small, number=number)
         parts = (range(5), range(3, 8))
-        answers = at_once(
-            *(partial(shuffler.post, number, [reports[user] for user in part]) for part in parts),
-        )
+        answers = at_once(*(partial(shuffler.post, number, [reports[user] for user in part]) for part in parts))
         assert sorted(answer.status_code for answer in answers) == [200, 409]
         (won,) = [place for place, answer in enumerate(answers) if answer.status_code == 200]
         assert is_of(Release.decode(answers[won].content), parts[won])

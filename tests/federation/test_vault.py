@@ -161,11 +161,7 @@ def test_a_past_round_is_over(small, ledgers):
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        [(RUN, 1), (RUN, 2), (RUN, 3)],
-        [(RUN, 1), (OTHER_RUN, 1), (RUN, 2)],
-        [(OTHER_RUN, 2), (RUN, 1), (OTHER_RUN, 3)],
-    ],
+    [[(RUN, 1), (RUN, 2), (RUN, 3)], [(RUN, 1), (OTHER_RUN, 1), (RUN, 2)], [(OTHER_RUN, 2), (RUN, 1), (OTHER_RUN, 3)]],
 )
 def test_an_allowance_is_for_so_many_rounds(small, ledgers, asked):
     ledger, held = ledgers(), holdings(small.keys, 3)

@@ -205,7 +205,7 @@ def test_vanishing_budgets_reach_the_uniform_limit(epsilon):
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.05, 1.0, 8.0])
-def test_facts_of_the_theory_page(epsilon):
+def test_variation_between_the_ends_and_smallest_density(epsilon):
     ends = ClipLaplace(np.array([-0.1, 0.1]), epsilon, 0.1)
     variation = np.subtract(*ends.cdf(0.0))  # the likelihood ratio crosses 1 in the centre
     assert variation == pytest.approx(np.tanh(epsilon / 4), rel=1e-9)
@@ -214,7 +214,7 @@ def test_facts_of_the_theory_page(epsilon):
 
 
 def integrate(function, law, upper=np.inf):
-    """Integrate over the support up to upper: 20 Gauss points a scale, out to 60 scales."""
+    """Integrate over the support up to upper: 20 Gauss points per scale, out to 60 scales."""
     low, high = law.support()
     edges = law.location + law.scale * np.arange(-60.0, 61.0)
     edges = np.clip([low if np.isfinite(low) else edges[0], *edges, high], low, min(high, upper))
@@ -282,12 +282,7 @@ def test_reflected_law(law):
 @every_law
 def test_outside_the_support(law):
     low, high = law.support()
-    for z, cdf in (
-        (np.nextafter(low, -np.inf), 0),
-        (np.nextafter(high, np.inf), 1),
-        (-np.inf, 0),
-        (np.inf, 1),
-    ):
+    for z, cdf in ((np.nextafter(low, -np.inf), 0), (np.nextafter(high, np.inf), 1), (-np.inf, 0), (np.inf, 1)):
         assert (law.pdf(z), law.logpdf(z), law.cdf(z)) == (0, -np.inf, cdf)
 
 

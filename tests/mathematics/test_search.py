@@ -1,10 +1,10 @@
-"""The search: exact on whole numbers, on the safe side, and not misled by costs that are no straight line."""
+"""Searches: on the safe side, exact on whole numbers, and not misled by costs that are no straight line."""
 
 import math
 
 import pytest
 
-from apes.mathematics.search import Point, Search
+from apes.mathematics.search import Point, Search, bisect, first_below
 
 SHAPES = {
     "square root": math.sqrt,
@@ -69,3 +69,61 @@ def test_a_limit_is_kept():
 def test_what_is_no_number_is_not_safe():
     search, _ = search_for(lambda n: math.nan, 2.0)
     assert not search.is_safe(search.at(1))
+
+
+@pytest.mark.parametrize("crossing", [1e-9, 0.3, 0.5, 2.9])
+@pytest.mark.parametrize(("unsafe", "safe"), [(0.0, 3.0), (3.0, 0.0)], ids=["from below", "from above"])
+def test_bisection_ends_on_the_safe_side(crossing, unsafe, safe):
+    def is_safe(x):
+        return x >= crossing if safe > unsafe else x <= crossing
+
+    found = bisect(is_safe, unsafe, safe, steps=60)
+    assert is_safe(found)
+    assert found == pytest.approx(crossing, abs=1e-15)
+
+
+def test_bisection_stops_at_the_tolerance_or_after_its_steps():
+    tried = []
+
+    def is_safe(x):
+        tried.append(x)
+        return x >= 0.7
+
+    assert 0.7 <= bisect(is_safe, 0.0, 4.0, steps=100, tolerance=1e-3) <= 0.7 * 1.001
+    assert len(tried) < 15
+    tried.clear()
+    assert bisect(is_safe, 0.0, 4.0, steps=3, from_zero=0.25) == 1.0
+    assert tried == [1.0, 0.25, 0.625]
+    assert bisect(is_safe, 0.0, 4.0, steps=0) == 4.0
+
+
+def test_bisection_of_what_never_holds_returns_the_end_that_was_safe():
+    assert bisect(lambda x: math.nan <= 1, 0.0, 4.0, steps=50) == 4.0
+
+
+@pytest.mark.parametrize("guess", [None, 1.0, 2.3, 2.302, 50.0])
+def test_first_below_is_evaluated_and_close(guess):
+    tried = {}
+
+    def curve(t):
+        tried[t] = math.exp(-t)
+        return tried[t]
+
+    found = first_below(curve, 0.1, 40.0, guess)
+    assert tried[found] <= 0.1
+    assert found == pytest.approx(math.log(10), rel=1e-11)
+
+
+def test_first_below_at_the_ends():
+    assert first_below(lambda t: 0.05, 0.1, 40.0) == 0.0
+    assert first_below(lambda t: 0.2, 0.1, 40.0) == 40.0
+    assert first_below(lambda t: math.nan, 0.1, 40.0) == 40.0
+
+
+def test_first_below_passes_a_bump_behind_the_crossing():
+    """A curve that does not only fall: what is returned was itself found low enough."""
+
+    def bumpy(t):
+        return 0.2 if 1.0 < t < 1.5 else math.exp(-3 * t)
+
+    assert bumpy(first_below(bumpy, math.exp(-3), 40.0)) <= math.exp(-3)

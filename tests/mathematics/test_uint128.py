@@ -15,19 +15,19 @@ MASK = WORD - 1
 
 # Where carries start, stop and run through: around 0, the half words, the words and the unit 2^127.
 EDGES = sorted({(1 << bit) + step for bit in (0, 31, 32, 63, 64, 95, 96, 126, 127) for step in (-1, 0, 1)} | {0})
-WIDE_EDGES = [*EDGES, WORD * WORD - 1, WORD * WORD - WORD, (WORD * WORD - 1) // 3]
+UINT128_EDGES = [*EDGES, WORD * WORD - 1, WORD * WORD - WORD, (WORD * WORD - 1) // 3]
 WORD_EDGES = [value for value in EDGES if value < WORD] + [MASK, MASK - 1, MASK // 3]
 
 
-def wide_samples(count, seed):
+def samples(count, seed):
     """Random 128-bit numbers of all lengths: uniform ones would never have a short high word."""
     draw = random.Random(seed)
     return [draw.getrandbits(128) >> draw.randrange(128) for _ in range(count)]
 
 
 def pairs(limit, seed):
-    values = [value for value in WIDE_EDGES if value <= limit]
-    sampled = [value for value in wide_samples(6000, seed) if value <= limit]
+    values = [value for value in UINT128_EDGES if value <= limit]
+    sampled = [value for value in samples(6000, seed) if value <= limit]
     return list(product(values, values)) + list(zip(sampled[::2], sampled[1::2], strict=False))
 
 
@@ -68,8 +68,8 @@ def test_sums_and_differences_wrap_at_two_to_the_128(operation, sign):
 def test_divide_small_is_the_floor_of_the_quotient():
     draws = random.Random(3)
     divisors = [1, 2, 3, 7, 254, 255, (1 << 31) - 1]
-    cases = list(product(WIDE_EDGES, divisors))
-    cases += [(value, draws.randrange(1, 1 << draws.randrange(1, 32))) for value in wide_samples(3000, seed=4)]
+    cases = list(product(UINT128_EDGES, divisors))
+    cases += [(value, draws.randrange(1, 1 << draws.randrange(1, 32))) for value in samples(3000, seed=4)]
     for value, divisor in cases:
         assert joined(divide_small(*words(value), np.uint64(divisor))) == value // divisor
 
@@ -95,8 +95,8 @@ def test_fraction_product_rounds_up_for_one_lost_bit_wherever_it_is():
 
 def test_times_word_is_the_exact_product_in_three_words():
     draws = random.Random(6)
-    cases = list(product(WORD_EDGES, WIDE_EDGES))
-    cases += [(draws.getrandbits(64) >> draws.randrange(64), value) for value in wide_samples(3000, seed=7)]
+    cases = list(product(WORD_EDGES, UINT128_EDGES))
+    cases += [(draws.getrandbits(64) >> draws.randrange(64), value) for value in samples(3000, seed=7)]
     for a, value in cases:
         parts = times_word(np.uint64(a), *words(value))
         assert len(parts) == 3

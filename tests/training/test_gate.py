@@ -53,10 +53,7 @@ def test_a_target_below_the_first_round_is_an_error_before_it(free):
     reached = []
     with pytest.raises(apes.BudgetExceeded, match="not even one round"):
         apes.train(
-            MODEL,
-            people(),
-            replace(PLAN, target_epsilon=epsilons(free[0])[0] * 0.99),
-            after_round=reached.append,
+            MODEL, people(), replace(PLAN, target_epsilon=epsilons(free[0])[0] * 0.99), after_round=reached.append
         )
     assert reached == []
 
@@ -169,7 +166,7 @@ def test_the_log_alone_gives_the_guarantee_again(cli, tmp_path):
     for name in ("epsilon", "delta", "epsilon_by_round"):
         assert again["certified"][name] == trained["certified"][name]
     budgets = next((tmp_path / "run" / "budgets").iterdir())
-    np.save(budgets.open("wb"), np.full(200, 0.01))
+    np.save(budgets, np.full(200, 0.01))
     forged = cli("account", "--run", "run")
     assert forged.returncode == 2
     assert "other budgets than those that were kept" in forged.stderr

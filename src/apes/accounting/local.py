@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.certificate.blanket import table_error
-from apes.accounting.certificate.curve import check_levels
+from apes.accounting.certificate.curve import LARGEST_BUDGET, check_levels
 from apes.checks import positive, whole
 from apes.mathematics.levels import level_probabilities
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -25,17 +25,12 @@ from apes.mathematics.thresholds import MAX_LEVELS
 Array = NDArray[np.float64]
 # Relative, for sums of up to 256 probabilities and a logarithm: their rounding is below 1e-13.
 _ROUNDING = 1e-12
-# Beyond it the integers of a table say nothing about ratios, and exp leaves the range of floating point.
-_LARGEST = 300.0
 
 
 def local_user_epsilon(
     budget: float, dimensions: int, kept: int | None = None, levels: int | None = MAX_LEVELS
 ) -> float:
-    """Bound the local privacy loss of all of a user's coordinates in one round.
-
-    d e, or with top-b the smaller of d e and b e + (d - b) `unchosen_epsilon`. With random-b it is b e, the figure
-    of b coordinates without a sparsifier: ``local_user_epsilon(budget, b)``.
+    """Bound the local privacy loss of all of a user's coordinates in one round; for random-b, ask for b dimensions.
 
     Args:
         budget: The user's local budget e, nats per coordinate and round, in (0, inf).
@@ -45,9 +40,6 @@ def local_user_epsilon(
 
     Returns:
         Epsilon of one user and one round, nats, at delta = 0; rounded up.
-
-    Raises:
-        ParameterError: If an argument is out of range.
 
     Guarantee:
         For any two updates of the user and any set S of what the device may send, P(S) <= exp(epsilon) P'(S), however
@@ -60,11 +52,12 @@ def local_user_epsilon(
     """
     budget, levels = positive("budget", budget), check_levels(levels)
     dimensions = whole("dimensions", dimensions, 1)
-    composed = _up(dimensions * budget)
-    if kept is None:
-        return composed
-    kept = whole("kept", kept, 1, dimensions)
-    return min(composed, _up(kept * budget + (dimensions - kept) * unchosen_epsilon(budget, levels)))
+    total = dimensions * budget
+    if kept is not None:
+        kept = whole("kept", kept, 1, dimensions)
+        total = min(total, kept * budget + (dimensions - kept) * unchosen_epsilon(budget, levels))
+    # A sum of products of two numbers, raised above its own rounding.
+    return total * (1 + 2.0**-50)
 
 
 def unchosen_epsilon(budget: float, levels: int | None) -> float:
@@ -88,7 +81,8 @@ def unchosen_epsilon(budget: float, levels: int | None) -> float:
         loss = float(np.logaddexp(0.0, budget / 2)) - math.log(2)
         # The difference of two numbers of size 1 or e cancels for small budgets: its error is that of the larger.
         return min(budget, loss + _ROUNDING * max(1.0, budget))
-    if budget > _LARGEST:
+    if budget > LARGEST_BUDGET:
+        # The integers of a table say nothing about ratios there.
         return budget
     # Realised probabilities are within a factor 1 + eta of the ideal ones on both sides of the ratio.
     realised = _largest_loss(_size_laws(budget, levels)) + 2 * math.log1p(table_error(budget)) + _ROUNDING
@@ -110,8 +104,3 @@ def _size_laws(budget: float, levels: int) -> Array:
     half = levels // 2
     pairs = (table + table[:, ::-1])[:, levels - half :]
     return np.hstack([table[:, half : half + 1], pairs]) if levels % 2 else pairs
-
-
-def _up(value: float) -> float:
-    """Raise a sum of products of two numbers above its own rounding."""
-    return value * (1 + 2.0**-50)

@@ -16,7 +16,8 @@ from apes.checks import positive_array, whole
 from apes.mathematics.search import bisect
 
 Array = NDArray[np.float64]
-Crowd = tuple[Array, NDArray[np.int64]]
+Whole = NDArray[np.int64]
+Crowd = tuple[Array, Whole]
 """Different budgets, and how many users have each."""
 
 _CELLS = 256
@@ -66,17 +67,18 @@ def _lowered(budgets: Array) -> Crowd:
 
 def _laws_of_sum(budget: float, others: Crowd, position: float, levels: int | None) -> tuple[Array, Array]:
     """Laws of the sum of everybody's scores, the victim at one end and at the other."""
-    first = report_laws(np.array([budget]), 0.0, levels)[0]
+    budgets, counts = others
+    laws, first = report_laws(budgets, position, levels), report_laws(np.array([budget]), 0.0, levels)[0]
     second = first[::-1]
-    background = _mean_law(others, position, levels) if others[0].size else np.full(first.size, 1 / first.size)
+    background = counts @ laws / counts.sum() if counts.size else np.full(first.size, 1 / first.size)
     # The likelihood of one among many is, to first order, the sum of these; any other score would be valid too.
     score = (first - second) / np.maximum(background, 1e-12)
     if not score.any():
         # A budget so small that its laws are the same in floating point.
         return first, second
-    most = _SCORES if others[1].sum() <= _CROWDED else _FEWER_SCORES
+    most = _SCORES if counts.sum() <= _CROWDED else _FEWER_SCORES
     scores = np.round(score * (most / np.abs(score).max())).astype(np.int64)
-    law = _law_of_scores(others, position, levels, scores)
+    law = _law_of_scores(laws, counts, background, scores)
     return _shifted_sum(law, scores, first), _shifted_sum(law, scores, second)
 
 
@@ -109,13 +111,10 @@ def _many(first: Lattice, second: Lattice, count: int) -> tuple[Array, Array, Ar
     multiplied by exp of the third.
     """
     plain, tilted = tilt(first, 0.0), tilt(second, 1.0)
-    mean = float(plain.weights @ first.points)
-    deviation = math.sqrt(max(float(plain.weights @ first.points**2) - mean**2, first.step**2))
+    deviation = math.sqrt(max(float(plain.weights @ first.points**2) - plain.mean**2, first.step**2))
     n = 1 << math.ceil(math.log2(4 * _WINDOW * deviation / first.step * math.sqrt(count) + 4 * first.masses.size))
-    start = round(count * mean / first.step) - n // 2
-    (one, one_off), (other, other_off) = (
-        law_of_sum([(law, by, count)], n) for law, by in ((first, plain), (second, tilted))
-    )
+    start = round(count * plain.mean / first.step) - n // 2
+    (one, one_off), (other, other_off) = (law_of_sum([(law, count)], n) for law in (plain, tilted))
     points = first.step * (start + np.arange(n))
     growth = np.asarray(count * (tilted.log_moment + tilted.error) - points, dtype=np.float64)
     # What was wrapped into the window makes both larger: for the first, far less than is set aside.
@@ -137,31 +136,25 @@ def report_laws(budgets: Array, position: float, levels: int | None) -> Array:
     return np.asarray(masses / masses.sum(axis=1, keepdims=True))
 
 
-def _mean_law(others: Crowd, position: float, levels: int | None) -> Array:
-    budgets, counts = others
-    return np.asarray(counts @ report_laws(budgets, position, levels) / counts.sum())
-
-
-def _law_of_scores(others: Crowd, position: float, levels: int | None, scores: NDArray[np.int64]) -> Array:
+def _law_of_scores(laws: Array, counts: Whole, mean_law: Array, scores: Whole) -> Array:
     """Law of the sum of the others' scores, on a window, wrapped."""
-    budgets, counts = others
     users, largest = int(counts.sum()), int(np.abs(scores).max())
     if users == 0:
-        return np.asarray(np.eye(1, 4 * largest)[0])
-    mean_law = _mean_law(others, position, levels)
+        law = np.zeros(4 * largest)
+        law[0] = 1.0
+        return law
     variance = float(mean_law @ scores**2) - float(mean_law @ scores) ** 2
     n = 1 << math.ceil(math.log2(2 * _WINDOW * math.sqrt(users * variance) + 8 * largest))
     # Frequencies at which the pooled law's transform, to the power of n, is nothing are left out.
     pooled = np.abs(np.fft.rfft(wrapped(scores, mean_law, n)))
     kept = np.flatnonzero(users * np.log(np.maximum(pooled, 1e-300)) > -_NOTHING)
     table = np.exp(-2j * np.pi * np.outer(scores, kept) / n)
-    laws = report_laws(budgets, position, levels)
     transform = np.zeros(n // 2 + 1, dtype=np.complex128)
     transform[kept] = np.exp(counts @ np.log(laws @ table.real + 1j * (laws @ table.imag)))
     return np.maximum(np.fft.irfft(transform, n), 0)
 
 
-def _shifted_sum(law: Array, scores: NDArray[np.int64], masses: Array) -> Array:
+def _shifted_sum(law: Array, scores: Whole, masses: Array) -> Array:
     """Law of the sum with one more score, drawn with ``masses``."""
     one = np.fft.rfft(wrapped(scores, masses, law.size))
     return np.maximum(np.fft.irfft(np.fft.rfft(law) * one, law.size), 0)

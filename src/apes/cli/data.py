@@ -15,8 +15,7 @@ data_app = typer.Typer(no_args_is_help=True, help="Data sets.")
 @data_app.command("get")
 @says_what_went_wrong
 def data_get(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES[1:])}.")],
-    as_json: Json = False,
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES[1:])}.")], as_json: Json = False
 ) -> None:
     """Download a data set into the cache, checked against its checksums."""
     with display.steps(f"fetching {name}", "bytes") as progress:

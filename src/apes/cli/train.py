@@ -110,10 +110,7 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         "seconds": seconds,
         "seconds_per_round": sorted(entry.seconds for entry in result.metrics)[len(result.metrics) // 2],
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "local_epsilon": {
-            "coordinate": [low, high],
-            "user": [exposure.charged * low, exposure.charged * high],
-        },
+        "local_epsilon": {"coordinate": [low, high], "user": [exposure.charged * low, exposure.charged * high]},
         "version": __version__,
         "certified": proved,
     }

@@ -124,11 +124,7 @@ class ContinuousClipLaplace:
         return budgets
 
     def draw(
-        self,
-        updates: NDArray[np.float32],
-        tables: NDArray[np.float64],
-        place: Place,
-        source: SimulationSource,
+        self, updates: NDArray[np.float32], tables: NDArray[np.float64], place: Place, source: SimulationSource
     ) -> NDArray[np.float32]:
         """Values in [-C, C]."""
         return _continuous(draw_clip_laplace, self.clip, updates, tables, place, source)
@@ -157,11 +153,7 @@ class LaplaceNoise:
         return budgets
 
     def draw(
-        self,
-        updates: NDArray[np.float32],
-        tables: NDArray[np.float64],
-        place: Place,
-        source: SimulationSource,
+        self, updates: NDArray[np.float32], tables: NDArray[np.float64], place: Place, source: SimulationSource
     ) -> NDArray[np.float32]:
         """The clipped updates plus noise of scale 2C / epsilon."""
         return _continuous(draw_laplace, self.clip, updates, tables, place, source)
@@ -184,11 +176,7 @@ class NoNoise:
         return budgets
 
     def draw(
-        self,
-        updates: NDArray[np.float32],
-        tables: NDArray[np.float64],
-        place: Place,
-        source: SimulationSource,
+        self, updates: NDArray[np.float32], tables: NDArray[np.float64], place: Place, source: SimulationSource
     ) -> NDArray[np.float32]:
         """The updates as they are."""
         finite("updates", updates)

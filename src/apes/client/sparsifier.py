@@ -38,12 +38,7 @@ class Sparsifier(Protocol):
         ...
 
     def apply(
-        self,
-        values: Values,
-        tables: NDArray[Any],
-        randomizer: Randomizer,
-        place: Place,
-        source: SimulationSource,
+        self, values: Values, tables: NDArray[Any], randomizer: Randomizer, place: Place, source: SimulationSource
     ) -> Values:
         """Return the reports after sparsification."""
         ...
@@ -74,12 +69,7 @@ class _KeepB(ABC):
         """Mark b reports of every user."""
 
     def apply(
-        self,
-        values: Values,
-        tables: NDArray[Any],
-        randomizer: Randomizer,
-        place: Place,
-        source: SimulationSource,
+        self, values: Values, tables: NDArray[Any], randomizer: Randomizer, place: Place, source: SimulationSource
     ) -> Values:
         """Pad all but b reports of every user."""
         self._check(values.shape[1])
@@ -147,12 +137,7 @@ class Threshold:
         positive("padding_epsilon", self.padding_epsilon, 44)
 
     def apply(
-        self,
-        values: Values,
-        tables: NDArray[Any],
-        randomizer: Randomizer,
-        place: Place,
-        source: SimulationSource,
+        self, values: Values, tables: NDArray[Any], randomizer: Randomizer, place: Place, source: SimulationSource
     ) -> Values:
         """Pad every report below the threshold."""
         if values.dtype == np.uint8:

@@ -70,10 +70,7 @@ _MNIST = Collection(
         "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
     # The first home of MNIST refuses downloads; these two are what its users were sent to.
-    (
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        "https://storage.googleapis.com/cvdf-datasets/mnist/",
-    ),
+    ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
 )
 
 _FASHION = Collection(

@@ -129,10 +129,7 @@ def _zoom(images: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def _render(
-    zoomed: NDArray[np.float32],
-    picks: NDArray[np.int64],
-    rng: np.random.Generator,
-    report: Callable[[int], None],
+    zoomed: NDArray[np.float32], picks: NDArray[np.int64], rng: np.random.Generator, report: Callable[[int], None]
 ) -> NDArray[np.uint8]:
     """Turn, scale and shift the picked originals at random, one bilinear resampling for each image."""
     num = len(picks)

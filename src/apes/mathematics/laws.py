@@ -1,14 +1,13 @@
 """The laws of one report: Clip-Laplace on a bounded interval, and the classic Laplace law.
 
-Both speak scipy's words and broadcast over location and epsilon; every method returns a float64
-array (zero-dimensional for scalars). Letters inside: C clip, A bound, g location, lam = 2 C / epsilon
-the scale, l = (A + g) / lam and r = (A - g) / lam the ways from the location to the two ends, and
-W = L + R = (1 - exp(-l)) + (1 - exp(-r)) the mass of exp(-|z - g| / lam), in units of lam.
-
-The textbook forms subtract nearly equal numbers when epsilon is small. Here each quantity is a sum
-of terms of one sign, or a difference that is shown to lose only a small factor.
+Both speak scipy's words and broadcast over location and epsilon; every method returns a float64 array (zero-dimensional
+for scalars). Letters inside: C clip, A bound, g location, lam = 2 C / epsilon the scale, l = (A + g) / lam and
+r = (A - g) / lam the ways from the location to the two ends, and W = L + R = (1 - exp(-l)) + (1 - exp(-r)) the mass of
+exp(-|z - g| / lam), in units of lam. The textbook forms subtract nearly equal numbers when epsilon is small: here each
+quantity is a sum of terms of one sign, or a difference that is shown to lose only a small factor.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
@@ -20,15 +19,11 @@ from apes.checks import positive, within
 from apes.errors import ParameterError
 
 Array = NDArray[np.float64]
-
-# Below this budget the law is uniform, and its mean linear in epsilon, to the last digit of float64.
-# The moments are taken here instead, where the cube of epsilon does not underflow.
+# Below this budget the law is uniform, and its mean linear in epsilon, to the last digit of float64. The moments are
+# taken here instead, where the cube of epsilon does not underflow.
 _UNIFORM_BELOW = 1e-30
-# sinh(h)/h - 1 up to h^16 / 17!: for h <= 1 the next term is 5e-17 of the sum.
-_SERIES_TERMS = 8
 # A uniform draw of 0, once in 2^53, would be -inf under Laplace: it becomes half the next draw.
 _SMALLEST_DRAW = 2.0**-54
-_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value: identity is the only ==
@@ -42,8 +37,7 @@ class _Law(ABC):
     def __post_init__(self) -> None:
         clip = positive("clip", self.clip)
         location = _numbers("location", self.location, -clip, clip)
-        epsilon = _numbers("epsilon", self.epsilon, 0.0, np.inf, is_open=True)
-        _broadcast("epsilon", epsilon.shape, location.shape)
+        epsilon = _numbers("epsilon", self.epsilon, 0.0, np.inf, location.shape, is_open=True)
         for name, value in (("location", location), ("epsilon", epsilon), ("clip", clip)):
             object.__setattr__(self, name, value)
 
@@ -67,7 +61,7 @@ class _Law(ABC):
 
     def logpdf(self, z: ArrayLike) -> Array:
         """Return the log-density at z (any number but NaN); -inf outside the support."""
-        z = self._argument("z", z, -np.inf, np.inf)
+        z = _numbers("z", z, -np.inf, np.inf, self.shape)
         low, high = self.support()
         log_density = -np.abs(z - self.location) / self.scale - np.log(self._mass() * self.scale)
         return np.where((low <= z) & (z <= high), log_density, -np.inf)
@@ -86,31 +80,19 @@ class _Law(ABC):
         return self.ppf(np.maximum(rng.random(shape), _SMALLEST_DRAW))
 
     def _mass(self) -> float | Array:
-        """Return W."""
-        return 2.0
-
-    def _argument(self, name: str, values: ArrayLike, low: float, high: float) -> Array:
-        array = _numbers(name, values, low, high)
-        _broadcast(name, array.shape, self.shape)
-        return array
+        return 2.0  # W
 
 
 @dataclass(frozen=True, eq=False)
 class ClipLaplace(_Law):
-    """Laplace law cut to [-bound, bound] and renormalised (the paper's Definition 4, def:clip-lap).
+    """Laplace law cut to [-bound, bound] and renormalised (the paper's Definition 4).
 
-    pdf(z) = exp(-|z - g| / lam) / (2 lam S) on [-A, A], with lam = 2 C / epsilon and
-    S = W/2 = 1 - exp((-A + g) / lam) / 2 - exp((-A - g) / lam) / 2.
+    pdf(z) = exp(-|z - g| / lam) / (lam W) on [-A, A], W = 2 - exp((-A + g) / lam) - exp((-A - g) / lam). Outside, pdf
+    is 0 and cdf 0 or 1 (z may be infinite); ppf(0) and ppf(1) are -A and A exactly. It is uniform as epsilon -> 0.
 
-    Guarantee: in real arithmetic a report is epsilon-LDP when any location in [-clip, clip] may be
-    replaced by any other (Theorem 1): pdf ratios are at most exp(epsilon), and reach it between the
-    two end locations. Samples are float64 numbers, whose low-order bits can tell more (Mironov 2012).
-
-    | case                  | what happens                                       |
-    |-----------------------|----------------------------------------------------|
-    | epsilon -> 0          | uniform on [-bound, bound]                         |
-    | z outside the support | pdf 0, logpdf -inf, cdf 0 or 1 (z may be infinite) |
-    | ppf(0), ppf(1)        | -bound and bound exactly                           |
+    Guarantee: in real arithmetic a report is epsilon-LDP when any location in [-clip, clip] may be replaced by any
+    other (Theorem 1): pdf ratios are at most exp(epsilon), and reach it between the two end locations. Samples are
+    float64 numbers, whose low-order bits can tell more (Mironov 2012).
 
     Args:
         location: The value to hide, g, in [-clip, clip]; scalar or array.
@@ -118,23 +100,18 @@ class ClipLaplace(_Law):
         clip: Largest absolute location, C, in (0, inf); the sensitivity is 2 clip.
         bound: Largest absolute report, A, in [clip, inf); clip if None.
 
-    Raises:
-        ParameterError: If a parameter is out of range, or the shapes do not broadcast.
-
     >>> law = ClipLaplace(np.array([-0.1, 0.0, 0.1]), epsilon=1.0, clip=0.1)
     >>> law.mean().round(4).tolist()
     [-0.0164, 0.0, 0.0164]
     >>> float((law.pdf(-0.1)[0] / law.pdf(-0.1)[2]).round(6))  # exp(epsilon)
     2.718282
-    >>> law.rvs(None, np.random.default_rng(1)).shape
-    (3,)
     """
 
     bound: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bound = self.clip if self.bound is None else within("bound", self.bound, self.clip, _LARGEST)
+        bound = self.clip if self.bound is None else within("bound", self.bound, self.clip, sys.float_info.max)
         object.__setattr__(self, "bound", bound)
 
     def support(self) -> tuple[float, float]:
@@ -145,18 +122,16 @@ class ClipLaplace(_Law):
     def cdf(self, z: ArrayLike) -> Array:
         """Return P(report <= z) for z (any number but NaN); relatively accurate down to 0."""
         low, high = self.support()
-        z = np.clip(self._argument("z", z, -np.inf, np.inf), low, high)
-        left = -np.expm1(-self._ways()[0])
+        z = np.clip(_numbers("z", z, -np.inf, np.inf, self.shape), low, high)
         steps = np.abs(z - self.location) / self.scale
-        # Up to g:  int = exp(-|u|) - exp(-l) = exp(-|u|) (1 - exp(-(z + A) / lam)), a product.
-        # Beyond g: int = L + (1 - exp(-u)), a sum of positive terms.
+        # The integral is exp(-|u|) (1 - exp(-(z + A) / lam)) up to g, a product, and L + (1 - exp(-u)) beyond, a sum.
         below = -np.expm1(-(z - low) / self.scale) * np.exp(-steps)
-        beyond = left - np.expm1(-steps)
+        beyond = -np.expm1(-self._ways()[0]) - np.expm1(-steps)
         return np.minimum(np.where(z <= self.location, below, beyond) / self._mass(), 1.0)
 
     def ppf(self, q: ArrayLike) -> Array:
         """Return the z with cdf(z) = q, for q in [0, 1]: z + bound accurate to rounding of bound."""
-        q = self._argument("q", q, 0.0, 1.0)
+        q = _numbers("q", q, 0.0, 1.0, self.shape)
         (low, high), (way_low, way_high) = self.support(), self._ways()
         left, mass = -np.expm1(-way_low), self._mass()
         # With t = (z + A) / lam and z <= g: exp(-l) (exp(t) - 1) = q W, so t = log(1 + exp(l + log(q W))).
@@ -164,8 +139,8 @@ class ClipLaplace(_Law):
         with np.errstate(divide="ignore"):
             from_low = self.scale * np.logaddexp(0.0, way_low + np.log(q * mass))
             from_high = self.scale * np.logaddexp(0.0, way_high + np.log((1 - q) * mass))
-        # If g is near -A, 1 - q would round away the lower tail: while q <= 1/2, start from g instead,
-        # with 1 - exp(-u) = q W - L, which is <= 1/2 there.
+        # If g is near -A, 1 - q would round away the lower tail: while q <= 1/2, start from g instead, with
+        # 1 - exp(-u) = q W - L, which is <= 1/2 there.
         from_g = -self.scale * np.log1p(np.maximum(left - q * mass, -0.5))
         # g bounds the branches, lest rounding leave the support; q = 1 gives A even where g = A.
         return np.select(
@@ -177,10 +152,9 @@ class ClipLaplace(_Law):
     def mean(self) -> Array:
         """Return the mean report: odd in the location, and 0 at 0 exactly.
 
-        With a = A / lam and h = |g| / lam, the calibration formula of the paper reads
-        mean = g (1 - (1 + a) exp(-a) sinh(h)/h) / (W/2). With P2(a) = 1 - (1 + a) exp(-a), the
-        incomplete gamma function, the bracket is P2(a) - (1 + a) exp(-a) (sinh(h)/h - 1): both terms
-        come without cancellation, and the second is at most 0.6 of the first because h <= a.
+        The paper's formula is g (1 - (1 + a) exp(-a) sinh(h)/h) / (W/2), a = A / lam, h = |g| / lam. With the
+        incomplete gamma function P2(a) = 1 - (1 + a) exp(-a) its bracket is P2(a) - (1 + a) exp(-a) (sinh(h)/h - 1):
+        both terms come without cancellation, and the second is at most 0.6 of the first because h <= a.
         """
         law = replace(self, epsilon=np.maximum(self.epsilon, _UNIFORM_BELOW))
         a = law.support()[1] / law.scale
@@ -191,9 +165,9 @@ class ClipLaplace(_Law):
     def var(self) -> Array:
         """Return the variance, in squared units of clip.
 
-        With u = (z - g) / lam: E[u^2] W = 2 (P3(l) + P3(r)) and E[u] W = P2(r) - P2(l), Pk the
-        incomplete gamma function. The law has its one mode at u = 0, so E[u]^2 <= 3 var (Johnson and
-        Rogers 1951): E[u^2] - E[u]^2 loses a factor of 4 at most.
+        With u = (z - g) / lam: E[u^2] W = 2 (P3(l) + P3(r)) and E[u] W = P2(r) - P2(l), Pk the incomplete gamma
+        function. The law has its one mode at u = 0, so E[u]^2 <= 3 var (Johnson and Rogers 1951): E[u^2] - E[u]^2 loses
+        a factor of 4 at most.
         """
         law = replace(self, epsilon=np.maximum(self.epsilon, _UNIFORM_BELOW))
         low, high = law._ways()
@@ -215,19 +189,19 @@ class ClipLaplace(_Law):
 class Laplace(_Law):
     """Classic Laplace mechanism: location plus noise of scale lam = 2 clip / epsilon, on all reals.
 
-    pdf(z) = exp(-|z - g| / lam) / (2 lam): the paper's Definition 3 with sensitivity 2 clip.
-    Guarantee, arguments, ranges and errors are those of ClipLaplace, without a bound.
+    pdf(z) = exp(-|z - g| / lam) / (2 lam): the paper's Definition 3 with sensitivity 2 clip. Guarantee, arguments and
+    ranges are those of ClipLaplace, without a bound.
     """
 
     def cdf(self, z: ArrayLike) -> Array:
         """Return P(report <= z) for z (any number but NaN); relatively accurate down to 0."""
-        steps = (self._argument("z", z, -np.inf, np.inf) - self.location) / self.scale
+        steps = (_numbers("z", z, -np.inf, np.inf, self.shape) - self.location) / self.scale
         tail = np.exp(-np.abs(steps)) / 2
         return np.where(steps <= 0, tail, 1 - tail)
 
     def ppf(self, q: ArrayLike) -> Array:
         """Return the z with cdf(z) = q, for q in [0, 1]; infinite at 0 and 1."""
-        q = self._argument("q", q, 0.0, 1.0)
+        q = _numbers("q", q, 0.0, 1.0, self.shape)
         with np.errstate(divide="ignore"):  # the ends are infinite on purpose
             steps = np.log(2 * np.minimum(q, 1 - q))
         return np.asarray(self.location + np.where(q <= 0.5, steps, -steps) * self.scale)
@@ -244,7 +218,7 @@ class Laplace(_Law):
 def _sinhc_excess(h: Array, a: Array) -> Array:
     """Return exp(-a) (sinh(h)/h - 1) for 0 <= h <= a, by its series where the difference cancels."""
     series = np.zeros_like(h)
-    for k in range(_SERIES_TERMS, 0, -1):
+    for k in range(8, 0, -1):  # up to h^16 / 17!: for h <= 1 the next term is 5e-17 of the sum
         series = np.minimum(h, 1.0) ** 2 / (2 * k * (2 * k + 1)) * (1 + series)
     # exp(-a) goes into sinh before it can overflow; h is kept off 0 where the series is taken.
     big = np.maximum(h, 1.0)
@@ -252,8 +226,10 @@ def _sinhc_excess(h: Array, a: Array) -> Array:
     return np.where(h < 1, np.exp(-a) * series, direct)
 
 
-def _numbers(name: str, values: ArrayLike, low: float, high: float, *, is_open: bool = False) -> Array:
-    """Return a read-only float64 copy of values, all in [low, high] or, if open, in (low, high)."""
+def _numbers(
+    name: str, values: ArrayLike, low: float, high: float, shape: tuple[int, ...] = (), *, is_open: bool = False
+) -> Array:
+    """Return a read-only float64 copy of values that fit the shape, in [low, high] or, if open, in (low, high)."""
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -262,6 +238,7 @@ def _numbers(name: str, values: ArrayLike, low: float, high: float, *, is_open: 
     if not is_valid.all():
         interval = f"({low:g}, {high:g})" if is_open else f"[{low:g}, {high:g}]"
         raise ParameterError(f"{name} must be in {interval}, got {float(array[~is_valid][0])!r}")
+    _broadcast(name, array.shape, shape)
     array.flags.writeable = False
     return array
 

@@ -1,8 +1,8 @@
 """Coded reports: levels 0 .. K - 1 that stand for evenly spaced values in [-C, C].
 
-The coded twin of Clip-Laplace has p(k | j) proportional to exp(-e |k - j| / (K - 1)) (theory, section 8).
-How it is realised in integers is in `apes.mathematics.thresholds`; here are its real-valued probabilities, for the
-analyzer's tables and the accountant, which agree with the integers to 2^-64 exp(e).
+The coded twin of Clip-Laplace has p(k | j) proportional to exp(-e |k - j| / (K - 1)) (docs/reports.md). How it is
+realised in integers is in `apes.mathematics.thresholds`; here are its real-valued probabilities, for the analyzer's
+tables and the accountant, which agree with the integers to 2^-64 exp(e).
 """
 
 import numpy as np

@@ -19,12 +19,9 @@ from numpy.typing import NDArray
 from apes.checks import whole
 from apes.mathematics.compiled import inlined
 
-_MULTIPLIER_0 = np.uint64(0xD2511F53)
-_MULTIPLIER_1 = np.uint64(0xCD9E8D57)
-_KEY_STEP_0 = np.uint64(0x9E3779B9)
-_KEY_STEP_1 = np.uint64(0xBB67AE85)
-_LOW = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
+_MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_KEY_STEP_0, _KEY_STEP_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _ROUNDS = 10
 _PURPOSE_SHIFT = 24
 _KEY_BYTES = 32
@@ -46,7 +43,10 @@ class Purpose(IntEnum):
 def philox(
     c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Philox4x32-10: four 32-bit words, held in 64-bit ones, from a 128-bit counter and a 64-bit key."""
+    """Philox4x32-10: four 32-bit words, held in 64-bit ones, from a 128-bit counter and a 64-bit key.
+
+    Six parameters, since compiled code keeps words apart in registers.
+    """
     for _ in range(_ROUNDS):
         p0 = _MULTIPLIER_0 * c0
         p1 = _MULTIPLIER_1 * c2
@@ -97,15 +97,11 @@ class SystemSource:
 
     def words(self, *shape: int) -> NDArray[np.uint64]:
         """Return an array of independent uniform 64-bit words."""
-        return np.frombuffer(_expanded(8 * int(np.prod(shape))), dtype=np.uint64).reshape(shape)
+        return self.bytes(*shape, 8).view(np.uint64)[..., 0]
 
     def bytes(self, *shape: int) -> NDArray[np.uint8]:
         """Return an array of independent uniform bytes."""
-        return np.frombuffer(_expanded(int(np.prod(shape))), dtype=np.uint8).reshape(shape)
-
-
-def _expanded(size: int) -> bytes:
-    """Return ``size`` bytes that nobody can foresee."""
-    key = os.urandom(_KEY_BYTES)
-    # The key is used once, so the counter may start at 0; 2^128 blocks are not reached.
-    return Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(size))
+        size = int(np.prod(shape))
+        # The key is used once, so the counter may start at 0; 2^128 blocks are not reached.
+        drawn = Cipher(AES(os.urandom(_KEY_BYTES)), CTR(bytes(16))).encryptor().update(bytes(size))
+        return np.frombuffer(drawn, dtype=np.uint8).reshape(shape)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from scipy.optimize import brentq
 
+Condition = Callable[[float], bool]
 Progress = Callable[[int, int], None]
 # How closely `first_below` finds a crossing, relative to it, and how far, as a factor, a guess of it may be off.
 _PRECISION, _NEAR = 1e-12, 1.001
@@ -21,13 +22,7 @@ _NOTHING = 1e-6
 
 
 def bisect(
-    is_safe: Callable[[float], bool],
-    unsafe: float,
-    safe: float,
-    *,
-    steps: int,
-    tolerance: float = 0.0,
-    from_zero: float = 0.5,
+    is_safe: Condition, unsafe: float, safe: float, *, steps: int, tolerance: float = 0.0, from_zero: float = 0.5
 ) -> float:
     """Halve the way between two places and return the safe end: ``safe`` itself, or a place where the condition held.
 

@@ -1,20 +1,18 @@
 """Acceptance thresholds of the coded mechanism: integers whose privacy ratio is exact.
 
-A report of level k for an input of level j is drawn by rejection: propose k uniformly, accept with
-probability A_s / 2^64, s = |k - j|. The law that comes out has p(k | j) = A_s / Z_j, Z_j the row sum,
-and it is *these integers* that have to be epsilon-LDP, not the real numbers they stand for.
+A report of level k for an input of level j is drawn by rejection: propose k uniformly, accept with probability
+A_s / 2^64, s = |k - j|. The law that comes out has p(k | j) = A_s / Z_j, Z_j the row sum, and it is *these integers*
+that have to be epsilon-LDP, not the real numbers they stand for. The table holds A_s >= 2^64 exp(-epsilon s / (K - 1)),
+rounded up, with A_0 = 2^64. See docs/reports.md.
 
-Let q = exp(-epsilon / (K - 1)). The table holds A_s >= 2^64 q^s, rounded up, with A_0 = 2^64.
-
-Theorem. If (i) A is non-increasing, (ii) A_{K-1} >= A_0 exp(-epsilon), and (iii) for every j
-A_{K-1} Z_j <= A_{max(j, K-1-j)} Z_0, then p(k | j) <= exp(epsilon) p(k | i) for all k, i, j.
+Theorem. If (i) A is non-increasing, (ii) A_{K-1} >= A_0 exp(-epsilon), and (iii) A_{K-1} Z_j <= A_{max(j, K-1-j)} Z_0
+for every j, then p(k | j) <= exp(epsilon) p(k | i) for all k, i, j.
 Proof. By (i) Z grows towards the centre (Z_{j+1} - Z_j = A_{j+1} - A_{K-1-j} >= 0 there), so Z_j >= Z_0.
     A_{|k-j|} Z_i exp(-epsilon) <= A_0 exp(-epsilon) Z_i <= A_{K-1} Z_i          by (i), (ii)
                                 <= A_{max(i, K-1-i)} Z_0 <= A_{|k-i|} Z_j        by (iii), (i).  QED
-For epsilon >= 46 there is nothing to check: 1 <= A_s <= 2^64 and Z_i <= 2 Z_j always (both sides of the
-centre are parts of row 0), so no ratio exceeds 2^65 < exp(46).
-(i) and (iii) are integer comparisons, made whenever a table is built; (ii) holds since every step
-of the computation of A_{K-1} rounds up.
+For epsilon >= 46 there is nothing to check: 1 <= A_s <= 2^64 and Z_i <= 2 Z_j always (both sides of the centre are
+parts of row 0), so no ratio exceeds 2^65 < exp(46). (i) and (iii) are integer comparisons, made whenever a table is
+built; (ii) holds since every step of the computation of A_{K-1} rounds up.
 
 A threshold is stored as T_s = A_s - 1, which fits 64 bits: accept when a uniform 64-bit draw is <= T_s.
 """
@@ -31,7 +29,7 @@ from apes.mathematics.compiled import compiled, inlined
 from apes.mathematics.uint128 import ONE, ZERO, add, divide_small, fraction_product, subtract, times_word
 
 MAX_LEVELS = 256
-"""A report is one byte a coordinate."""
+"""A report is one byte per coordinate."""
 
 _ONE_HI = np.uint64(1 << 63)
 _MANTISSA_BITS = 53
@@ -78,7 +76,7 @@ def proposal_mask(levels: int) -> int:
 
 @compiled
 def fill_thresholds(budgets: NDArray[np.float64], table: NDArray[np.uint64], checked: NDArray[np.bool_]) -> None:
-    """Fill one row of thresholds a user, and say which rows passed the check in integers."""
+    """Fill one row of thresholds per user, and say which rows passed the check in integers."""
     levels = table.shape[1]
     for user in range(budgets.size):
         q_hi, q_lo = _decay(budgets[user], levels - 1)
@@ -140,7 +138,12 @@ def _decay(epsilon: float, steps: int) -> tuple[np.uint64, np.uint64]:
         return _ONE_HI, ZERO
     mantissa, exponent = math.frexp(epsilon)
     halvings = max(0, exponent + 2)
-    hi, lo = _shifted(np.uint64(mantissa * 2.0**_MANTISSA_BITS), 127 - _MANTISSA_BITS + exponent - halvings)
+    # x steps 2^127 as (high, low): a shift by 27 to 72 places, epsilon being 2^-48 at least.
+    value, shift = np.uint64(mantissa * 2.0**_MANTISSA_BITS), 127 - _MANTISSA_BITS + exponent - halvings
+    if shift >= 64:
+        hi, lo = value << np.uint64(shift - 64), ZERO
+    else:
+        hi, lo = value >> np.uint64(64 - shift), value << np.uint64(shift)
     x_hi, x_lo = divide_small(hi, lo, np.uint64(steps))
     sum_hi, sum_lo = add(_ONE_HI, ZERO, ZERO, _SERIES_ERROR)
     term_hi, term_lo = x_hi, x_lo
@@ -158,17 +161,3 @@ def _decay(epsilon: float, steps: int) -> tuple[np.uint64, np.uint64]:
     for _ in range(halvings):
         sum_hi, sum_lo = fraction_product(sum_hi, sum_lo, sum_hi, sum_lo, True)
     return sum_hi, sum_lo
-
-
-@compiled
-def _shifted(value: np.uint64, shift: int) -> tuple[np.uint64, np.uint64]:
-    """Return floor(value 2^shift) as (high, low), for shift < 128 - bits(value)."""
-    if shift <= -64:
-        return ZERO, ZERO
-    if shift < 0:
-        return ZERO, value >> np.uint64(-shift)
-    if shift == 0:
-        return ZERO, value
-    if shift >= 64:
-        return value << np.uint64(shift - 64), ZERO
-    return value >> np.uint64(64 - shift), value << np.uint64(shift)

@@ -1,7 +1,7 @@
 """Unsigned 128-bit integers for compiled code, as pairs (high, low) of 64-bit words.
 
-Numba has no integer wider than 64 bits; the acceptance thresholds of the coded mechanism need
-twice that, so that they can be rounded against us by less than one unit in the last place.
+Numba has no integer wider than 64 bits; the acceptance thresholds of the coded mechanism need twice that, so that they
+can be rounded against us by less than one unit in the last place.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ def _mul_high(typing_context: Any, a: Any, b: Any) -> Any:
     """Upper 64 bits of the 128-bit product of two 64-bit words: one machine instruction."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        return builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
+        uint128 = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], uint128), builder.zext(args[1], uint128))
+        return builder.trunc(builder.lshr(product, uint128(64)), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), codegen
 

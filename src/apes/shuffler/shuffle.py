@@ -148,12 +148,7 @@ class Permuter:
     """Holds a round's reports and releases every coordinate in an independent random order."""
 
     def __init__(
-        self,
-        users: int,
-        dimensions: int,
-        source: SimulationSource,
-        dtype: type = np.float32,
-        threads: int = 1,
+        self, users: int, dimensions: int, source: SimulationSource, dtype: type = np.float32, threads: int = 1
     ) -> None:
         self._attendance = _Attendance(users, dimensions)
         self._source = source

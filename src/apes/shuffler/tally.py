@@ -34,10 +34,7 @@ def count_levels(codes: NDArray[np.uint8], counts: NDArray[np.uint16]) -> bool:
 
 @compiled
 def permute_rows(
-    values: NDArray[np.float32] | NDArray[np.uint8],
-    first: int,
-    stream: np.uint64,
-    key: tuple[np.uint64, np.uint64],
+    values: NDArray[np.float32] | NDArray[np.uint8], first: int, stream: np.uint64, key: tuple[np.uint64, np.uint64]
 ) -> None:
     """Give every row of ``values`` an independent uniform permutation (Fisher-Yates), in place.
 

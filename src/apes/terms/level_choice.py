@@ -69,9 +69,7 @@ class LevelChoice:
 
 
 def choose_levels(
-    goal: Goal,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    levels: Sequence[int] = LEVELS,
+    goal: Goal, progress: Callable[[int, int], None] = lambda done, total: None, levels: Sequence[int] = LEVELS
 ) -> LevelChoice:
     """Find for each number of levels the largest cap on budgets that reaches a goal, and the error that is left.
 

@@ -65,7 +65,8 @@ def echo_probabilities(budgets: Array, shape: float, levels: int | None) -> Arra
     centre = np.abs(np.arange(levels) - (levels - 1) / 2) / (levels - 1)
     norm = np.exp(-b * centre).sum()
     # min_j p(k | j) = exp(-e (1/2 + c_k)) / Z_0, at the end farther from k; the ratio to w_k is monotone in c_k.
-    z0 = _row_sum(e, levels)
+    # Z_0 = sum_s exp(-e s / (K-1)) is a geometric series.
+    z0 = np.expm1(-e / (levels - 1) * levels) / np.expm1(-e / (levels - 1))
     ends, middle = float(centre.max()), float(centre.min())
     gamma = norm / z0 * np.exp(-e / 2) * np.minimum(np.exp((b - e) * ends), np.exp((b - e) * middle))
     slack = 1 + np.exp(np.minimum(e, 300)) * _TABLE_ERROR
@@ -78,16 +79,27 @@ def table_error(budget: float) -> float:
 
 
 def hidden_pair(budget: float, shape: float, levels: int | None) -> HiddenPair:
-    """The victim's laws at the two ends, and the blanket of that shape."""
+    """The victim's laws at the two ends, and the blanket of that shape, at most the budget."""
     first, blanket = _end_law(budget, levels), _centred_law(shape, levels)
-    second = _CellLaw(first.masses[::-1].copy(), first.densities[::-1])
-    return _hidden(first, second, blanket, levels)
+    # It falls from end to end, so a cell's largest value is at its left edge.
+    ratio = first.densities / blanket.densities
+    high, low = (ratio, ratio) if levels is not None else (ratio[:-1], ratio[1:])
+    return HiddenPair(blanket.masses, first.masses, first.masses[::-1].copy(), high, low, high[::-1], low[::-1])
 
 
 def half_pairs(budget: float, levels: int | None) -> tuple[HiddenPair, HiddenPair]:
     """The victim's laws at an end and at the centre under the uniform blanket: end against centre, and the reverse."""
     end, centre, uniform = _end_law(budget, levels), _centred_law(budget, levels), _centred_law(0.0, levels)
-    return _hidden(end, centre, uniform, levels), _hidden(centre, end, uniform, levels)
+    ranges = []
+    for law in (end, centre):
+        ratio = law.densities / uniform.densities
+        # 1/2 is an edge, so that the densities are monotone within each cell.
+        left, right = (ratio, ratio) if levels is not None else (ratio[:-1], ratio[1:])
+        ranges.append((np.maximum(left, right), np.minimum(left, right)))
+    return (
+        HiddenPair(uniform.masses, end.masses, centre.masses, *ranges[0], *ranges[1]),
+        HiddenPair(uniform.masses, centre.masses, end.masses, *ranges[1], *ranges[0]),
+    )
 
 
 class _CellLaw(NamedTuple):
@@ -97,32 +109,22 @@ class _CellLaw(NamedTuple):
     densities: Array
 
 
-def _hidden(first: _CellLaw, second: _CellLaw, blanket: _CellLaw, levels: int | None) -> HiddenPair:
-    ranges: list[Array] = []
-    for law in (first, second):
-        ratio = law.densities / blanket.densities
-        # Densities and their ratios are monotone within each cell: 1/2 is an edge.
-        low, high = (ratio, ratio) if levels is not None else (ratio[:-1], ratio[1:])
-        ranges += [np.maximum(low, high), np.minimum(low, high)]
-    return HiddenPair(blanket.masses, first.masses, second.masses, *ranges)
-
-
 def _end_law(budget: float, levels: int | None) -> _CellLaw:
     """Law of a report on data at an end."""
-    if levels is not None:
-        return _on_levels(np.exp(-budget * np.arange(levels) / (levels - 1)))
-    edges = np.linspace(0, 1, _CELLS + 1)
-    return _CellLaw(_exponential_mass(budget, edges), _exponential_density(budget, edges))
+    if levels is None:
+        return _exponential(budget, _CELLS)
+    return _on_levels(np.exp(-budget * np.arange(levels) / (levels - 1)))
 
 
 def _centred_law(rate: float, levels: int | None) -> _CellLaw:
     """Law proportional to exp(-rate |v - 1/2|): a blanket, or that of a report on data in the centre."""
     if levels is not None:
         return _on_levels(np.exp(-rate * np.abs(np.arange(levels) - (levels - 1) / 2) / (levels - 1)))
-    edges = np.linspace(0, 1, _CELLS + 1)
-    half = _exponential_mass(-rate / 2, 2 * edges[: _CELLS // 2 + 1]) / 2
-    density = _exponential_density(-rate / 2, 2 * np.minimum(edges, 1 - edges))
-    return _CellLaw(np.concatenate([half, half[::-1]]), density)
+    # Of the distance from the centre, doubled.
+    half = _exponential(rate / 2, _CELLS // 2)
+    return _CellLaw(
+        np.concatenate([half.masses[::-1], half.masses]) / 2, np.concatenate([half.densities[:0:-1], half.densities])
+    )
 
 
 def _on_levels(weights: Array) -> _CellLaw:
@@ -130,25 +132,10 @@ def _on_levels(weights: Array) -> _CellLaw:
     return _CellLaw(masses, masses)
 
 
-def _row_sum(e: Array, levels: int) -> Array:
-    """Z_0 = sum_s exp(-e s / (K-1)), as a geometric series."""
-    x = e / (levels - 1)
-    return np.asarray(np.expm1(-x * levels) / np.expm1(-x))
-
-
-def _exponential_density(rate: float, v: Array) -> Array:
-    """Density on [0, 1] proportional to exp(-rate v)."""
+def _exponential(rate: float, cells: int) -> _CellLaw:
+    """Law on [0, 1], in so many cells, with a density proportional to exp(-rate v), rate >= 0."""
+    edges = np.linspace(0, 1, cells + 1)
     if rate == 0:
-        return np.ones_like(v)
-    if rate < 0:
-        return _exponential_density(-rate, 1 - v)
-    return np.asarray(np.exp(-rate * v) * rate / -np.expm1(-rate))
-
-
-def _exponential_mass(rate: float, edges: Array) -> Array:
-    """Mass between neighbouring edges of the density on [0, 1] proportional to exp(-rate v)."""
-    if rate == 0:
-        return np.diff(edges)
-    if rate < 0:
-        return _exponential_mass(-rate, 1 - edges[::-1])[::-1]
-    return np.asarray(np.exp(-rate * edges[:-1]) * np.expm1(-rate * np.diff(edges)) / np.expm1(-rate))
+        return _CellLaw(np.diff(edges), np.ones_like(edges))
+    fall = np.exp(-rate * edges)
+    return _CellLaw(fall[:-1] * np.expm1(-rate * np.diff(edges)) / np.expm1(-rate), fall * rate / -np.expm1(-rate))

@@ -43,15 +43,12 @@ class PrivacyCurve(Protocol):
     @property
     def budget(self) -> float:
         """What it costs locally, in nats; beyond it delta is 0."""
-        ...
 
     def delta(self, t: float, cells: int | None = None) -> float:
         """Upper bound of the hockey-stick divergence at exp(t)."""
-        ...
 
     def epsilon(self, delta: float, cells: int | None = None) -> float:
         """A t with delta(t) <= delta, as small as was found."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +115,13 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
         levels: K of coded reports, or None for continuous ones.
     """
     if budget > LARGEST_BUDGET:
-        return _curve(budget, np.empty(0), 0.0, levels)
+        return shaped_curve(budget, np.empty(0), 0.0, levels)
     others, counts = _grouped(others)
-    uniform = _curve(budget, others, 0.0, levels, counts)
+    uniform = shaped_curve(budget, others, 0.0, levels, counts)
     t = uniform.epsilon(delta, _COARSE_CELLS)
 
     def tried(shape: float) -> tuple[float, float, HidingCurve]:
-        curve = _curve(budget, others, shape, levels, counts)
+        curve = shaped_curve(budget, others, shape, levels, counts)
         return curve.delta(t, _COARSE_CELLS), shape, curve
 
     candidates = [(uniform.delta(t, _COARSE_CELLS), 0.0, uniform)]
@@ -134,10 +131,16 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
     return min(candidates)[2]
 
 
-def uniform_curve(budget: float, others: Array, levels: int | None) -> HidingCurve:
-    """The curve under the uniform blanket."""
-    others, counts = _grouped(others)
-    return _curve(budget, others, 0.0, levels, counts)
+def shaped_curve(
+    budget: float, others: Array, shape: float, levels: int | None, counts: NDArray[np.int64] | None = None
+) -> HidingCurve:
+    """The curve under the blanket of one shape, in [0, budget]; ``counts`` says how many others have each budget."""
+    if counts is None:
+        others, counts = _grouped(others)
+    echoes, masses = echo_law(echo_probabilities(others, shape, levels), counts)
+    eta = 0.0 if levels is None else table_error(budget)
+    pair = hidden_pair(max(budget, SMALLEST_BUDGET), shape, levels)
+    return HidingCurve(budget, pair, echoes + 1, masses, eta)
 
 
 def honest_others(budgets: Array, colluders: int, levels: int | None) -> Array:
@@ -160,15 +163,6 @@ def _grouped(budgets: Array) -> tuple[Array, NDArray[np.int64]]:
     ordered = np.sort(budgets)
     last = np.unique(np.linspace(0, budgets.size - 1, _GROUPS).astype(np.int64))
     return ordered[last], np.diff(last, prepend=-1)
-
-
-def _curve(
-    budget: float, others: Array, shape: float, levels: int | None, counts: NDArray[np.int64] | None = None
-) -> HidingCurve:
-    echoes, masses = echo_law(echo_probabilities(others, shape, levels), counts)
-    eta = 0.0 if levels is None else table_error(budget)
-    pair = hidden_pair(max(budget, SMALLEST_BUDGET), shape, levels)
-    return HidingCurve(budget, pair, echoes + 1, masses, eta)
 
 
 def check_levels(levels: int | None) -> int | None:

@@ -46,12 +46,11 @@ def excess(pair: HiddenPair, t: float, sizes: NDArray[np.int64], cells: int) -> 
 
 def _hidden(lattice: Lattice, sizes: NDArray[np.int64], shift: float) -> Array:
     tilted = tilt(lattice, tilt_to_mean(lattice, 0.0))
-    n = _length(lattice, tilted, int(sizes.max()))
-    half = n // 2
+    n = _length(tilted, int(sizes.max()))
     spectrum = RampSpectrum(lattice.places, tilted.weights, tilted.theta * lattice.step, n)
     totals = lattice.step * spectrum.expectations(sizes)
     # s exp(-theta s) <= W exp(l (s - W)) for s >= W and l >= 1 / W. Tails grow with m: that of the largest serves all.
-    window = lattice.step * (half - 1)
+    window = lattice.step * (n // 2 - 1)
     totals += window * tail_bound([(lattice.points, tilted.weights, int(sizes.max()))], window, 1 / window)
     if tilted.theta > 0:
         # A proved fallback: max(0, s) <= exp(theta s) / (e theta).
@@ -63,12 +62,12 @@ def _hidden(lattice: Lattice, sizes: NDArray[np.int64], shift: float) -> Array:
     return np.asarray(grown * (totals / sizes + shift))
 
 
-def _length(lattice: Lattice, tilted: Tilted, largest: int) -> int:
+def _length(tilted: Tilted, largest: int) -> int:
     """Length of the transform: a window of the sum's width, no wider than its range, no narrower than a summand's."""
-    points, weights = lattice.points, tilted.weights
-    deviation = math.sqrt(max(float(weights @ points**2) - float(weights @ points) ** 2, 0.0))
-    width = 2 * _WINDOW * deviation * math.sqrt(largest) / lattice.step
-    width = max(min(width, largest * 2 * float(np.abs(points).max()) / lattice.step), 2.0 * points.size)
+    points, step = tilted.lattice.points, tilted.lattice.step
+    deviation = math.sqrt(max(float(tilted.weights @ points**2) - tilted.mean**2, 0.0))
+    width = 2 * _WINDOW * deviation * math.sqrt(largest) / step
+    width = max(min(width, largest * 2 * float(np.abs(points).max()) / step), 2.0 * points.size)
     return 1 << math.ceil(math.log2(width + 8))
 
 

@@ -10,6 +10,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.accounting.composition.lattice import UNIT
+
 Array = NDArray[np.float64]
 _VALUES = 256
 # Blocks of the law's central part; below it a few wide ones, below those Chernoff bounds.
@@ -18,7 +20,6 @@ _WINDOW = 14.0
 _LOWEST = 12.0
 # Standard deviations below the mean at which Chernoff bounds are taken: down to probabilities of 10^-300.
 _FAR = (40.0, 30.0, 22.0, 16.0)
-_UNIT = 2.0**-53
 
 
 def echo_law(probabilities: Array, counts: NDArray[np.int64] | None = None) -> tuple[NDArray[np.int64], Array]:
@@ -61,7 +62,7 @@ def _rounding(n: int, values: int, mean: float) -> float:
 
     NumPy adds rows of up to 256 terms in blocks, off by 20 units of what the terms' sizes add up to: pi times the mean.
     """
-    return (4 * values + 80 * mean + 8 * math.log2(n) + 8) * _UNIT
+    return (4 * values + 80 * mean + 8 * math.log2(n) + 8) * UNIT
 
 
 def _chernoff(values: Array, counts: NDArray[np.int64], low: int) -> float:
@@ -70,8 +71,8 @@ def _chernoff(values: Array, counts: NDArray[np.int64], low: int) -> float:
         return 0.0
     rates = np.geomspace(1e-3, 40, 80)
     logs = [float(rate * low + counts @ np.log(1 - values + values * math.exp(-rate))) for rate in rates.tolist()]
-    # A logarithm is off by a unit or two a user.
-    return 1e-300 + math.exp(min(0.0, min(logs) + 4 * _UNIT * float(counts.sum())))
+    # A logarithm is off by a unit or two per user.
+    return 1e-300 + math.exp(min(0.0, min(logs) + 4 * UNIT * float(counts.sum())))
 
 
 def _rounded_down(probabilities: Array, users: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:

@@ -6,6 +6,7 @@ frequencies matter; then F_k is summed directly, V_k has a closed form, and the 
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +25,23 @@ _PROBES = 1 << 13
 _AT_ONCE = 1 << 18
 
 
+class _Band(NamedTuple):
+    """The frequencies that matter, the transforms F and V at them, and by how much each may be off."""
+
+    kept: NDArray[np.int64]
+    transform: Complex
+    dual: Complex
+    noise: float
+    dual_noise: Array
+
+
 class RampSpectrum:
     """Spectra of a variable and of the ramp.
 
     Args:
         places: Whole numbers that the variable takes.
         weights: Their probabilities; the mean is about 0.
-        rate: At least 0, a place.
+        rate: At least 0, per place.
         n: Length of the window, a power of two: places from -n/2 to n/2 - 1.
     """
 
@@ -48,15 +59,14 @@ class RampSpectrum:
         for scale in np.unique(scales).tolist():
             group = np.flatnonzero(scales == scale)
             last = self._last_frequency(int(sizes[group].min()))
-            kept, transform, dual, noise, dual_noise = self._low(last) if last else self._all(2.0**scale)
-            for part in np.array_split(group, 1 + group.size * kept.size // _AT_ONCE):
-                totals[part] = self._paired(sizes[part][:, None], kept, transform, dual, noise, dual_noise)
+            band = self._low(last) if last else self._all(2.0**scale)
+            for part in np.array_split(group, 1 + group.size * band.kept.size // _AT_ONCE):
+                totals[part] = self._paired(sizes[part][:, None], band)
         return totals
 
-    def _paired(
-        self, m: NDArray[np.int64], kept: NDArray[np.int64], transform: Complex, dual: Complex, noise: float, off: Array
-    ) -> Array:
+    def _paired(self, m: NDArray[np.int64], band: _Band) -> Array:
         """(1/n) sum_k F_k^m conj(V_k) over all frequencies, and all that could be missing from it."""
+        kept, transform, dual, noise, off = band
         modulus, strength = np.abs(transform), np.abs(dual)
         both = np.where((kept == 0) | (kept == self._n // 2), 1.0, 2.0)
         size = np.exp(m * np.log(np.maximum(modulus, 1e-300)))
@@ -67,7 +77,7 @@ class RampSpectrum:
         error = wrong @ ((strength + off) * both) + size @ (off * both)
         return np.asarray((total + error) / self._n + _LEFT_OUT * self._mass)
 
-    def _all(self, smallest: float) -> tuple[NDArray[np.int64], Complex, Complex, float, Array]:
+    def _all(self, smallest: float) -> _Band:
         """All frequencies that matter for m >= smallest, by fast Fourier transforms."""
         if self._whole is None:
             ramp = np.zeros(self._n)
@@ -77,9 +87,9 @@ class RampSpectrum:
         transform, dual = self._whole
         noise = transform_error(self._n)
         kept = np.flatnonzero(smallest * np.log(np.abs(transform) + noise) > -_NOTHING)
-        return kept, transform[kept], dual[kept], noise, np.full(kept.size, noise * self._mass)
+        return _Band(kept, transform[kept], dual[kept], noise, np.full(kept.size, noise * self._mass))
 
-    def _low(self, last: int) -> tuple[NDArray[np.int64], Complex, Complex, float, Array]:
+    def _low(self, last: int) -> _Band:
         """The frequencies up to ``last``, one by one."""
         kept = np.arange(last + 1)
         angles = np.asarray(2 * np.pi / self._n * kept, dtype=np.float64)
@@ -88,7 +98,7 @@ class RampSpectrum:
         transform = (np.cos(turns) * self._weights).sum(axis=1) - 1j * (np.sin(turns) * self._weights).sum(axis=1)
         noise = (self._places.size + 8 + 8 * float(angles[-1] * np.abs(self._places).max())) * UNIT
         dual, off = ramp_transform(self._rate, angles, self._n // 2)
-        return kept, transform, dual, noise, off
+        return _Band(kept, transform, dual, noise, off)
 
     def _last_frequency(self, m: int) -> int:
         """Last frequency k with |F_k|^m of more than exp(-60), proved; 0 if unknown, or not worth knowing.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.certificate.blanket import half_pairs
-from apes.accounting.certificate.curve import SMALLEST_BUDGET, HidingCurve, uniform_curve
+from apes.accounting.certificate.curve import SMALLEST_BUDGET, HidingCurve, shaped_curve
 from apes.accounting.composition.lattice import UNIT, Lattice
 from apes.accounting.composition.losses import curve_points, losses
 from apes.mathematics.search import bisect
@@ -80,7 +80,7 @@ def top_b_first_curve(budget: float, others: Array, delta: float, levels: int | 
         levels: K of coded reports, or None for continuous ones.
     """
     # Under the uniform blanket the pair of an end and the centre tells more, the larger the budget is.
-    whole = uniform_curve(budget, others, levels)
+    whole = shaped_curve(budget, others, 0.0, levels)
     # Not their own mirror images, so these two are asked at t >= 0 only: each is the other's other side.
     down, up = (replace(whole, pair=pair) for pair in half_pairs(max(budget, SMALLEST_BUDGET), levels))
     (first, first_breach), (second, second_breach) = (

@@ -137,14 +137,11 @@ class _TiltedLaw:
     """Law of the sum of losses under a tilt, on a window around its mean, with a bound of its error."""
 
     def __init__(self, parts: list[tuple[Lattice, int]], theta: float) -> None:
-        tilts = [(lattice, tilt(lattice, theta), count) for lattice, count in parts]
+        tilts = [(tilt(lattice, theta), count) for lattice, count in parts]
         self._theta, step = theta, parts[0][0].step
-        self._log_moment = sum(count * (tilted.log_moment + tilted.error) for _, tilted, count in tilts)
-        mean = sum(count * float(tilted.weights @ lattice.points) for lattice, tilted, count in tilts)
-        centred = [
-            (lattice.points - float(tilted.weights @ lattice.points), tilted.weights, count)
-            for lattice, tilted, count in tilts
-        ]
+        self._log_moment = sum(count * (tilted.log_moment + tilted.error) for tilted, count in tilts)
+        mean = sum(count * tilted.mean for tilted, count in tilts)
+        centred = [(tilted.lattice.points - tilted.mean, tilted.weights, count) for tilted, count in tilts]
         deviation = math.sqrt(sum(count * float(weights @ points**2) for points, weights, count in centred))
         longest = max(lattice.masses.size for lattice, _ in parts)
         n = 1 << math.ceil(math.log2(max(2 * _WINDOW * deviation / step, 2.0 * longest) + 8))

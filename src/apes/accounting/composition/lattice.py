@@ -43,16 +43,23 @@ class Tilted:
     """A lattice law after tilting.
 
     Attributes:
+        lattice: The law before.
         theta: The tilt.
         log_moment: log of M.
         weights: The tilted law; adds up to 1, up to rounding.
         error: masses are exp(log_moment - theta x) times weights, each up to a relative error below this.
     """
 
+    lattice: Lattice
     theta: float
     log_moment: float
     weights: Array
     error: float
+
+    @property
+    def mean(self) -> float:
+        """Mean of the tilted law."""
+        return float(self.weights @ self.lattice.points)
 
 
 def tilt(lattice: Lattice, theta: float) -> Tilted:
@@ -65,7 +72,7 @@ def tilt(lattice: Lattice, theta: float) -> Tilted:
     # as it has terms, the logarithm of M by one of itself.
     log_moment = top + math.log(total)
     error = (8 * float(np.abs(exponents).max()) + 2 * abs(log_moment) + lattice.masses.size + 16) * UNIT
-    return Tilted(theta, log_moment, weights / total, error)
+    return Tilted(lattice, theta, log_moment, weights / total, error)
 
 
 def tilt_to_mean(lattice: Lattice, mean: float) -> float:
@@ -104,13 +111,13 @@ def transform_error(n: int) -> float:
     return 8 * math.log2(n) * UNIT
 
 
-def law_of_sum(tilts: list[tuple[Lattice, Tilted, int]], n: int) -> tuple[Array, float]:
+def law_of_sum(tilts: list[tuple[Tilted, int]], n: int) -> tuple[Array, float]:
     """Law of the sum modulo n places, and a bound of the error of each entry."""
     noise = transform_error(n)
     size, highest, turn = np.zeros(n // 2 + 1), np.zeros(n // 2 + 1), np.zeros(n // 2 + 1)
     wrong = np.zeros(n // 2 + 1)
-    for lattice, tilted, count in tilts:
-        one = np.fft.rfft(wrapped(lattice.places, tilted.weights, n))
+    for tilted, count in tilts:
+        one = np.fft.rfft(wrapped(tilted.lattice.places, tilted.weights, n))
         modulus = np.abs(one)
         size += count * np.log(np.maximum(modulus, 1e-300))
         highest += count * np.log(modulus + noise)
@@ -144,5 +151,5 @@ def tail_bound(parts: list[tuple[Array, Array, int]], window: float, slowest: fl
             top = rate * float(points.max())
             exponent += count * (top + math.log(float(weights @ np.exp(rate * points - top))))
         best = min(best, exponent)
-    # The exponent is off by some 100 units a copy: far below a thousandth, for 10^9 copies too.
+    # The exponent is off by some 100 units per copy: far below a thousandth, for 10^9 copies too.
     return 1.001 * math.exp(min(best, 700.0))

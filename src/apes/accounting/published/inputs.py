@@ -8,6 +8,6 @@ from apes.checks import positive_array
 
 
 def as_uniform(budgets: NDArray[np.float64], delta: float) -> tuple[int, float, float]:
-    """Give everybody the largest budget, as the paper does with its baselines: n, epsilon0 in nats, delta."""
+    """Give everybody the largest budget, as the paper does with its baselines: n, epsilon0 (nats) and delta."""
     delta, array = check_delta(delta), positive_array("budgets", budgets)
     return array.size, float(array.max()), delta

@@ -1,7 +1,7 @@
 """Renyi differential privacy of the shuffle model: Girgis, Data, Diggavi, Suresh, Kairouz 2021."""
 
 import math
-from collections.abc import Callable
+from bisect import bisect_left
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,9 @@ def gddtk21(budgets: NDArray[np.float64], delta: float) -> float:
         conversion = math.log1p(-1 / order) - (math.log(order) + math.log(delta)) / (order - 1)
         return _log_moment(order, n, epsilon0) / (order - 1) + conversion
 
-    return max(0.0, min(epsilon0, _least(epsilon_at)))
+    # It falls, then rises: the best order is the first after which it no longer falls.
+    best = 2 + bisect_left(range(2, _LARGEST_ORDER), True, key=lambda order: epsilon_at(order + 1) >= epsilon_at(order))
+    return max(0.0, min(epsilon0, epsilon_at(best)))
 
 
 def _log_moment(order: int, n: int, epsilon0: float) -> float:
@@ -45,19 +47,3 @@ def _log_moment(order: int, n: int, epsilon0: float) -> float:
     log_binomial = gammaln(order + 1) - gammaln(i + 1) - gammaln(order - i + 1)
     higher = log_binomial + np.log(i) + gammaln(i / 2) + i / 2 * log_base
     return float(logsumexp(np.concatenate([[0.0, second, tail], higher])))
-
-
-def _least(cost: Callable[[int], float]) -> float:
-    """Return the least cost of a whole order from 2 on: doubling up to the valley, then thirds of the bracket."""
-    order = 2
-    best = cost(order)
-    while 2 * order <= _LARGEST_ORDER and (following := cost(2 * order)) < best:
-        order, best = 2 * order, following
-    low, high = max(order // 2, 2), min(2 * order, _LARGEST_ORDER)
-    while high - low > 2:
-        third = (high - low) // 3
-        if cost(low + third) <= cost(high - third):
-            high -= third
-        else:
-            low += third
-    return min(best, *(cost(k) for k in range(low, high + 1)))

@@ -36,8 +36,7 @@ class UserLevel(NamedTuple):
 def advanced_composition(epsilon: float, delta_prime: float, count: int) -> float:
     """Epsilon of count mechanisms of epsilon each: Dwork and Roth 2014, Theorem 3.20; Lemma 2 of the paper.
 
-    epsilon sqrt(2 count log(1/delta')) + count epsilon (exp(epsilon) - 1), at a total delta of
-    delta' + count delta.
+    epsilon sqrt(2 count log(1/delta')) + count epsilon (exp(epsilon) - 1), at a total delta of delta' + count delta.
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
 

@@ -150,10 +150,7 @@ def _propose(
 
 @compiled
 def _look_up(
-    words: NDArray[np.uint32],
-    steps: NDArray[np.uint32],
-    leading: NDArray[np.int32],
-    pending: NDArray[np.uint32],
+    words: NDArray[np.uint32], steps: NDArray[np.uint32], leading: NDArray[np.int32], pending: NDArray[np.uint32]
 ) -> int:
     """List the coordinates that attempt 0 does not accept by its leading bits."""
     n = np.uint64(0)
@@ -227,13 +224,7 @@ def _retry(
 
 @compiled
 def _settle(
-    update: np.float32,
-    word: np.uint32,
-    i: np.uint32,
-    clip: float,
-    row: NDArray[np.uint64],
-    place: Place,
-    key: Key,
+    update: np.float32, word: np.uint32, i: np.uint32, clip: float, row: NDArray[np.uint64], place: Place, key: Key
 ) -> np.uint8:
     """Draw a coordinate from its first word on, attempt by attempt; ties are looked into."""
     levels = row.size

@@ -71,11 +71,7 @@ def _draw_part(
 
 @compiled
 def _round_levels(
-    updates: NDArray[np.float32],
-    clip: float,
-    levels: int,
-    rounding: NDArray[np.uint64],
-    rounded: NDArray[np.int64],
+    updates: NDArray[np.float32], clip: float, levels: int, rounding: NDArray[np.uint64], rounded: NDArray[np.int64]
 ) -> None:
     top = np.float64(levels - 1)
     for i in range(updates.size):

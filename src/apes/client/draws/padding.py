@@ -22,10 +22,7 @@ _FINE = 2.0**24
 
 @compiled
 def draw_padding(
-    thresholds: NDArray[np.uint64],
-    address: tuple[int, int, np.uint64],
-    key: Key,
-    codes: NDArray[np.uint8],
+    thresholds: NDArray[np.uint64], address: tuple[int, int, np.uint64], key: Key, codes: NDArray[np.uint8]
 ) -> None:
     """Fill ``codes`` (users x coordinates) with randomised levels of updates that are 0.
 

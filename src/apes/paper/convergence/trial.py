@@ -86,13 +86,7 @@ class ConvergenceTrial:
 
     def plan(self) -> Plan:
         """The plan that builds the stages: APES with continuous reports and plain gradient steps."""
-        return Plan(
-            rounds=self.rounds,
-            clip=self.clip,
-            levels=CONTINUOUS,
-            learning_rate=STEP,
-            momentum=0.0,
-        )
+        return Plan(rounds=self.rounds, clip=self.clip, levels=CONTINUOUS, learning_rate=STEP, momentum=0.0)
 
     def population(self) -> People:
         """Users whose one row of data is c_i, then u_ik."""
