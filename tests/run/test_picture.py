@@ -9,9 +9,7 @@ import pytest
 from apes.accounting.planner import Answer, Curve, Goal
 from apes.audit.attack import Attack
 from apes.audit.audit import AuditResult
-from apes.cli.plots.audit import certified_border, draw_audit
-from apes.cli.plots.level_choice import draw_level_choice
-from apes.cli.plots.plan import draw_plan
+from apes.cli.plots import certified_border, draw_audit, draw_level_choice, draw_plan
 from apes.terms.level_choice import Offer, Trade
 
 GOAL = Goal(1.0, 1e-6, 10, 2)

@@ -1,4 +1,7 @@
-"""The command line: what commands there are."""
+"""The command line: what commands there are.
+
+A command has a parameter for each of its options, as typer wants it, so commands have more parameters than other code.
+"""
 
 from typing import Annotated
 

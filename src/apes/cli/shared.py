@@ -42,10 +42,9 @@ def exposure_of(terms: Terms, budgets: str, users: int, seed: int, dimensions: i
     return terms.exposure(0, make_budgets(budgets, users, seed), dimensions)
 
 
-def tell(facts: dict[str, Any], text: str | None, as_json: bool) -> None:
-    """Print the facts as JSON if asked to, else the text, if there is one."""
-    if as_json or text is not None:
-        typer.echo(json.dumps(facts) if as_json else text)
+def tell(facts: dict[str, Any], text: str, as_json: bool) -> None:
+    """Print the facts as JSON if asked to, else the text."""
+    typer.echo(json.dumps(facts) if as_json else text)
 
 
 def says_what_went_wrong(command: Callable[P, None]) -> Callable[P, None]:
