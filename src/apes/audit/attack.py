@@ -22,7 +22,7 @@ class Attack:
     """How often an attack was wrong in trials that it was not tuned on, for thresholds from strict to lax.
 
     Attributes:
-        trials: Trials a world.
+        trials: Trials per world.
         alarms: How often it took the second world for the first one, at each threshold.
         misses: How often it took the first world for the second one.
     """
@@ -64,16 +64,15 @@ def audited_epsilon(one: Array, other: Array, delta: float) -> float:
 def _one_way(likely: Array, unlikely: Array, delta: float) -> float:
     """Bound from the event that a score is at least the threshold, which is more likely in one world."""
     half = likely.shape[0] // 2
-    chosen = np.sort(likely[:half], axis=None), np.sort(unlikely[:half], axis=None)
-    pooled = np.sort(np.concatenate(chosen))[::-1]
+    pooled = np.sort(np.concatenate([likely[:half], unlikely[:half]], axis=None))[::-1]
     candidates = np.unique(pooled[np.geomspace(1, pooled.size, _THRESHOLDS).astype(np.int64) - 1])
-    best = candidates[[np.argmax(_bounds(*chosen, candidates, delta))]]
-    tested = np.sort(likely[half:], axis=None), np.sort(unlikely[half:], axis=None)
-    return float(_bounds(*tested, best, delta)[0])
+    best = candidates[[np.argmax(_bounds(likely[:half], unlikely[:half], candidates, delta))]]
+    return float(_bounds(likely[half:], unlikely[half:], best, delta)[0])
 
 
 def _bounds(likely: Array, unlikely: Array, thresholds: Array, delta: float) -> Array:
-    """Lower bound of epsilon for each threshold; scores sorted, as many in both worlds."""
+    """Lower bound of epsilon for each threshold, from as many scores in both worlds."""
+    likely, unlikely = np.sort(likely, axis=None), np.sort(unlikely, axis=None)
     hits, alarms = (scores.size - np.searchsorted(scores, thresholds) for scores in (likely, unlikely))
     return lower_bounds(hits, alarms, likely.size, delta)
 
@@ -81,13 +80,8 @@ def _bounds(likely: Array, unlikely: Array, thresholds: Array, delta: float) -> 
 def lower_bounds(hits: NDArray[np.int64], alarms: NDArray[np.int64], trials: int, delta: float) -> Array:
     """Lower bound of epsilon for each of some events; each bound alone holds with the confidence of an audit.
 
-    P(S) <= exp(epsilon) P'(S) + delta, so epsilon >= log((P(S) - delta) / P'(S)).
-
-    Args:
-        hits: How often each event occurred in the world where it is more likely, in [0, trials].
-        alarms: How often in the other world.
-        trials: Independent trials a world, at least 1.
-        delta: In (0, 1).
+    P(S) <= exp(epsilon) P'(S) + delta, so epsilon >= log((P(S) - delta) / P'(S)). ``hits`` is how often each event
+    occurred in the world where it is more likely, ``alarms`` how often in the other, of so many trials per world.
     """
     right, _ = clopper_pearson(hits, trials, _FAILURE)
     _, wrong = clopper_pearson(alarms, trials, _FAILURE)

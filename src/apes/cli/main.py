@@ -1,6 +1,6 @@
 """The command line: what commands there are.
 
-A command has a parameter for each of its options, as typer wants it, so commands have more parameters than other code.
+Typer wants a parameter per option, so commands have more parameters, and more lines, than other code.
 """
 
 from typing import Annotated

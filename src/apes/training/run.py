@@ -5,7 +5,7 @@ not charged first.
 """
 
 import time
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,26 +43,19 @@ class RoundMetrics:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a run is of: another run of the same identity gives the same model.
+    """What a run is of: another run of the same identity gives the same model."""
 
-    Attributes:
-        terms: Digest of terms, model and feature map.
-        schedule: What the analyzer does with estimates, and the seed.
-        people: Digest of users, data and budgets.
-    """
-
-    terms: str
-    schedule: str
-    people: str
+    terms: str  # digest of terms, model and feature map
+    schedule: str  # what the analyzer does with estimates, and the seed
+    people: str  # digest of users, data and budgets
 
     def check(self, other: "Identity") -> None:
         """Raise unless the other is the same."""
-        for field in fields(self):
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+        for name, mine in asdict(self).items():
+            theirs, what = getattr(other, name), "people (data or budgets)" if name == "people" else name
             if mine != theirs:
-                what = {"people": "people (data or budgets)"}.get(field.name, field.name)
                 raise ParameterError(
-                    f"resume must be of the same {what} as this run, got {str(theirs)[:60]}, not {str(mine)[:60]}"
+                    f"resume must be of the same {what} as this run, got {str(theirs)[:60]}, not {mine[:60]}"
                 )
 
 
@@ -110,7 +103,7 @@ class Run:
     ) -> None:
         self._terms, self._schedule, self._model, self._test = terms, schedule, model, test
         self._accountant = terms.accountant(users)
-        self._calibrator = terms.reports.calibrator(schedule.calibration, terms.sparsification)
+        self._calibrator = terms.calibrator(schedule.calibration)
         self._optimizers: dict[str, ServerOptimizer] = {}
         self.progress = Progress(identity, ServerState.start(check_model(model)))
         self._charged: tuple[Exposure, float] | None = None
