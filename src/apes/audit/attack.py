@@ -19,27 +19,15 @@ _TINY = 1e-300
 
 @dataclass(frozen=True)
 class Attack:
-    """How often an attack was wrong in trials that it was not tuned on, for thresholds from strict to lax.
+    """How often an attack was wrong in trials that it was not tuned on, for thresholds from strict to lax."""
 
-    Attributes:
-        trials: Trials per world.
-        alarms: How often it took the second world for the first one, at each threshold.
-        misses: How often it took the first world for the second one.
-    """
-
-    trials: int
-    alarms: tuple[int, ...]
-    misses: tuple[int, ...]
+    trials: int  # per world
+    alarms: tuple[int, ...]  # how often it took the second world for the first one, at each threshold
+    misses: tuple[int, ...]  # how often it took the first world for the second one
 
 
 def clopper_pearson(hits: NDArray[np.int64], trials: int, failure: float) -> tuple[Array, Array]:
-    """Lower and upper bound of a probability, each wrong with probability ``failure`` at most.
-
-    Args:
-        hits: How often the event occurred, each in [0, trials].
-        trials: Number of independent trials, at least 1.
-        failure: In (0, 1).
-    """
+    """Lower and upper bound of a probability, from independent trials; each wrong with chance ``failure`` at most."""
     # Clopper and Pearson 1934: P(Bin(n, p) >= k) = I_p(k, n - k + 1) = failure, and the same from the other side.
     lower = np.where(hits > 0, betaincinv(np.maximum(hits, 1), trials - hits + 1, failure), 0.0)
     upper = np.where(hits < trials, betaincinv(hits + 1, np.maximum(trials - hits, 1), 1 - failure), 1.0)
@@ -47,12 +35,9 @@ def clopper_pearson(hits: NDArray[np.int64], trials: int, failure: float) -> tup
 
 
 def audited_epsilon(one: Array, other: Array, delta: float) -> float:
-    """Lower bound of epsilon from the scores that an attack gave in two worlds.
+    """Lower bound of epsilon from the scores of independent trials (trials, or trials x repetitions) in two worlds.
 
-    Args:
-        one: Scores of independent trials in the world where they tend to be large (trials, or trials x repetitions).
-        other: As many in the other world.
-        delta: In (0, 1).
+    Scores tend to be large in the first.
 
     Guarantee:
         For an (epsilon, delta)-private mechanism the result exceeds epsilon with probability (1 - CONFIDENCE) / 2 at

@@ -59,16 +59,10 @@ class AuditResult:
     Attributes:
         trials: Simulated rounds per world; half of them chose the attack's thresholds, the others tested it.
         dimensions: Coordinates of a report; every coordinate of every trial is a trial of the coordinate level.
-        delta: Of the certificates and of the audit.
-        confidence: Chance that both audited figures are true lower bounds, at least. The chance of error is split
-            evenly over the two levels, two directions and two error rates.
-        coordinate_audited: Lower bound of epsilon if one coordinate of one user is replaced.
-        coordinate_certified: Certified epsilon of one coordinate.
-        user_audited: Lower bound of epsilon if one user is replaced.
-        user_certified: Certified epsilon of all coordinates together.
-        coordinate_attack: Error rates of the attack on a coordinate, for a picture; the audited figure does not rest
-            on them.
-        user_attack: The same for the attack on a user.
+        confidence: Chance that both audited figures are true lower bounds, at least.
+        coordinate_audited, coordinate_certified: Bounds of epsilon if one coordinate of one user is replaced.
+        user_audited, user_certified: The same if one user is replaced.
+        coordinate_attack, user_attack: Error rates, for a picture; the audited figures do not rest on them.
     """
 
     trials: int
@@ -100,14 +94,8 @@ def audit(
 ) -> AuditResult:
     """Attack a population's shuffled reports, and compare with what is certified.
 
-    Args:
-        budgets: Local budgets of all users, per coordinate and round, each in (0, inf).
-        dimensions: Coordinates of a report, in [1, 32768].
-        trials: Rounds to simulate in each world, in [2, 2^23].
-        levels: Levels of coded reports, in [2, 256].
-        delta: In (0, 1).
-        seed: Seed of the simulation, in [0, 2^64).
-        progress: Called with the coordinates simulated so far and the number of all.
+    Reports have up to 32768 dimensions; each world is simulated in 2 to 2^23 trials. ``progress`` is called with the
+    coordinates simulated so far and the number of all.
 
     Guarantee:
         If the pipeline is as private as certified, ``passed`` is true with probability 0.999 or more over the

@@ -1,6 +1,5 @@
 """The command account: what is proved about a population, or about a run from its log alone."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,6 @@ from apes.cli.train import certified
 from apes.training.run_folder import RunFolder
 
 
-@shared.says_what_went_wrong
 def account_command(
     budgets: shared.Budgets = "uniform2",
     users: shared.Users = 10_000,
@@ -45,8 +43,7 @@ def account_command(
     if plot is not None:
         draw_account(result, plot)
     display.account(answer)
-    if as_json:
-        typer.echo(json.dumps(answer))
+    shared.tell(answer, as_json)
 
 
 def _account_of_run(path: Path, as_json: bool) -> None:
@@ -55,7 +52,7 @@ def _account_of_run(path: Path, as_json: bool) -> None:
         show("certifying the run again")
         by_round, guarantee = RunFolder.open(path).recertify()
     answer = {"run": str(path), "rounds": len(by_round), "certified": certified(guarantee, by_round)}
-    shared.tell(answer, f"{path}: {len(by_round)} rounds; {guarantee}", as_json)
+    shared.tell(answer, as_json, f"{path}: {len(by_round)} rounds; {guarantee}")
 
 
 def _as_dict(result: Account) -> dict[str, Any]:

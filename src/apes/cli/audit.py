@@ -13,7 +13,6 @@ from apes.cli.plots import draw_audit
 from apes.errors import ParameterError
 
 
-@shared.says_what_went_wrong
 def audit_command(
     budgets: shared.Budgets = "uniform2",
     users: shared.Users = 1_000,
@@ -31,14 +30,16 @@ def audit_command(
         raise ParameterError("levels must be in [2, 256]: the audit attacks coded reports; got 'continuous'")
     began = time.perf_counter()
     with display.steps("attacking", "coordinates") as progress:
-        attacked, sizes = make_budgets(budgets, users, seed), {"dimensions": dimensions, "trials": trials}
-        result = audit(attacked, **sizes, levels=coded, delta=delta, seed=seed, progress=progress)
+        own = make_budgets(budgets, users, seed)
+        result = audit(
+            own, dimensions=dimensions, trials=trials, levels=coded, delta=delta, seed=seed, progress=progress
+        )
     # Without what only a picture shows.
     facts = {name: value for name, value in asdict(result).items() if not name.endswith("_attack")}
     facts |= {"passed": result.passed, "seconds": time.perf_counter() - began}
     if plot is not None:
         draw_audit(result, plot)
-    shared.tell(facts, _in_words(result), as_json)
+    shared.tell(facts, as_json, _in_words(result))
     if not result.passed:
         typer.echo("apes: AUDIT FAILED: the pipeline reveals more than is certified", err=True)
         raise typer.Exit(1)

@@ -15,7 +15,6 @@ from apes.paper.convergence.trial import ConvergenceTrial, TrialResult, run_tria
 _ROWS = 9
 
 
-@shared.says_what_went_wrong
 def converge_command(
     users: Annotated[int, typer.Option(help="Number of users, a multiple of 4.")] = 4_000,
     rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,

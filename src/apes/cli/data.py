@@ -10,12 +10,11 @@ from apes.data import NAMES, download
 data_app = typer.Typer(no_args_is_help=True, help="Data sets.")
 
 
-@data_app.command("get")
-@shared.says_what_went_wrong
+@shared.command(data_app, "get")
 def data_get(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES[1:])}.")], as_json: shared.Json = False
 ) -> None:
     """Download a data set into the cache, checked against its checksums."""
     with display.steps(f"fetching {name}", "bytes") as progress:
         folder = download(name, progress=progress)
-    shared.tell({"name": name, "folder": str(folder)}, f"{name} is in {folder}", as_json)
+    shared.tell({"name": name, "folder": str(folder)}, as_json, f"{name} is in {folder}")

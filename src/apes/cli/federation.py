@@ -17,7 +17,6 @@ RoundSeconds = Annotated[float, typer.Option(help="How long a round waits for re
 federation_app = typer.Typer(no_args_is_help=True, help="Devices, shuffler and analyzer as processes, on Flower.")
 
 
-@shared.says_what_went_wrong
 def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's settings, vault.json.")]) -> None:
     """Guard users' data: answer one sealed report per round on a local socket, and nothing else."""
     from apes.federation.vault.folder import open_vault
@@ -25,7 +24,6 @@ def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's set
     open_vault(settings).serve()
 
 
-@shared.says_what_went_wrong
 def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler's settings.")]) -> None:
     """Take sealed reports over HTTPS; release counts, once per round."""
     from apes.shuffler.service.server import run_shuffler
@@ -33,8 +31,7 @@ def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler
     run_shuffler(settings)
 
 
-@federation_app.command("init")
-@shared.says_what_went_wrong
+@shared.command(federation_app, "init")
 @with_choices
 def init_command(
     choices: dict[str, Any],
@@ -71,11 +68,10 @@ def init_command(
             progress=progress,
         )
     text = f"{folder}: {federation.vaults} vaults, {federation.users} users; next: apes federation up {folder}"
-    shared.tell({"folder": str(folder), **asdict(federation)}, text, as_json)
+    shared.tell({"folder": str(folder), **asdict(federation)}, as_json, text)
 
 
-@federation_app.command("invite")
-@shared.says_what_went_wrong
+@shared.command(federation_app, "invite")
 @with_choices
 def invite_command(
     choices: dict[str, Any],
@@ -102,11 +98,10 @@ def invite_command(
     task = task_of(chosen.plan, chosen.simulation, dataset)
     with new_folder(folder) as part:
         invitation = invite(part, task, servers, limits)
-    shared.tell({"folder": str(folder), "run": invitation.run}, f"hand out {folder / 'invitation'}", as_json)
+    shared.tell({"folder": str(folder), "run": invitation.run}, as_json, f"hand out {folder / 'invitation'}")
 
 
-@federation_app.command("join")
-@shared.says_what_went_wrong
+@shared.command(federation_app, "join")
 def join_command(
     folder: Folder,
     invitation: Annotated[Path, typer.Option(help="Folder with the invitation.")],
@@ -123,12 +118,11 @@ def join_command(
     with new_folder(folder) as part:
         card = join(part, invitation, arrays, node_port)
     shared.tell(
-        {"folder": str(folder), **asdict(card)}, f"{len(card.senders)} users; hand over {folder / CARD}", as_json
+        {"folder": str(folder), **asdict(card)}, as_json, f"{len(card.senders)} users; hand over {folder / CARD}"
     )
 
 
-@federation_app.command("admit")
-@shared.says_what_went_wrong
+@shared.command(federation_app, "admit")
 def admit_command(
     folder: Folder,
     cards: Annotated[list[Path], typer.Argument(help="The cards of all who take part.")],
@@ -140,11 +134,10 @@ def admit_command(
 
     policy = admit(folder, [read_settings(card, Card) for card in cards])
     said = {"terms": policy.terms, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
-    shared.tell(said, f"{said['users']} users admitted to {folder}", as_json)
+    shared.tell(said, as_json, f"{said['users']} users admitted to {folder}")
 
 
-@federation_app.command("spent")
-@shared.says_what_went_wrong
+@shared.command(federation_app, "spent")
 def spent_command(
     folder: Annotated[Path, typer.Argument(help="Folder of a device or silo.")], as_json: shared.Json = False
 ) -> None:
@@ -153,12 +146,10 @@ def spent_command(
 
     accounts = [asdict(account) for account in read_accounts(folder)]
     display.spent(accounts)
-    if as_json:
-        typer.echo(json.dumps({"folder": str(folder), "users": accounts}))
+    shared.tell({"folder": str(folder), "users": accounts}, as_json)
 
 
-@federation_app.command("up")
-@shared.says_what_went_wrong
+@shared.command(federation_app, "up")
 def up_command(folder: Folder, as_json: shared.Json = False) -> None:
     """Start shuffler, SuperLink, SuperNodes and vaults, train, and stop them again; goes on where it stopped."""
     from apes.federation.trial.trial import Trial
@@ -186,18 +177,16 @@ def up_command(folder: Folder, as_json: shared.Json = False) -> None:
         raise BudgetExceeded(summary["refused"])
     summary["seconds"] = time.perf_counter() - began
     display.federation(summary)
-    if as_json:
-        typer.echo(json.dumps(summary))
+    shared.tell(summary, as_json)
 
 
-@federation_app.command("down")
-@shared.says_what_went_wrong
+@shared.command(federation_app, "down")
 def down_command(folder: Folder, as_json: shared.Json = False) -> None:
     """Stop what `up` started and left running."""
     from apes.federation.trial.trial import Trial
 
     stopped = Trial(folder).down()
-    shared.tell({"stopped": stopped}, f"stopped: {', '.join(stopped) or 'nothing was running'}", as_json)
+    shared.tell({"stopped": stopped}, as_json, f"stopped: {', '.join(stopped) or 'nothing was running'}")
 
 
 def _address(name: str, value: str) -> tuple[str, int]:

@@ -26,7 +26,6 @@ from apes.terms.terms import Terms
 LEVELS = "levels"
 
 
-@shared.says_what_went_wrong
 def plan_command(
     target_epsilon: Annotated[float, typer.Option(help="Largest certified epsilon of a user over all rounds.")],
     delta: Annotated[float, typer.Option(help="Delta of the guarantee.")],
@@ -53,7 +52,8 @@ def plan_command(
     began = time.perf_counter()
     if solve == LEVELS:
         choice = find_levels(goal, clips, plot)
-        result, words = choice_as_dict(choice, goal, clips), levels_in_words(choice)
+        result, best = choice_as_dict(choice, goal, clips), choice.best
+        words = f"{best.levels} levels, budgets capped at {best.cap or 0:.4g}, leave the smallest error"
         display.level_choice(result)
     else:
         dial = make_dial(solve, goal, lambda size: make_budgets(budgets, size, seed))
@@ -61,7 +61,7 @@ def plan_command(
         result = answer_as_dict(answer, solve, goal)
         words = "" if answer.value is None else dial.words.format(answer.value)
     result["seconds"] = time.perf_counter() - began
-    shared.tell(result, in_words(result, words), as_json)
+    shared.tell(result, as_json, in_words(result, words))
     if not result["feasible"]:
         raise typer.Exit(1)
 
@@ -79,23 +79,14 @@ def check_solve(solve: str, budgets: str, clip: str | None, terms: Terms) -> Non
 
 @dataclass(frozen=True, eq=False)
 class Dial:
-    """Something that can be turned until a target is met.
-
-    Attributes:
-        search: Finds the answer.
-        cost: Certified epsilon at a place.
-        default: Where to look if there is no answer.
-        most: Largest place that makes sense.
-        words: The answer in words.
-        is_whole: Whether places are whole numbers.
-    """
+    """Something that can be turned until a target is met."""
 
     search: Callable[[Progress], Answer]
-    cost: Callable[[float], float]
-    default: float
-    most: float
-    words: str
-    is_whole: bool = True
+    cost: Callable[[float], float]  # certified epsilon at a place
+    default: float  # where to look if there is no answer
+    most: float  # largest place that makes sense
+    words: str  # for the answer
+    is_whole: bool = True  # whether places are whole numbers
 
 
 def make_dial(solve: str, goal: Goal, population: Callable[[int], NDArray[np.float64]]) -> Dial:
@@ -172,9 +163,3 @@ def in_words(answer: dict[str, Any], words: str) -> str:
         return f"epsilon {target['epsilon']:g} at delta {target['delta']:g} is out of reach: {answer['advice']}"
     epsilon = answer["certified"]["epsilon"]
     return f"{words}: certified epsilon {epsilon:.4g} at delta {target['delta']:g} for every user"
-
-
-def levels_in_words(choice: LevelChoice) -> str:
-    """The best offer, in words."""
-    best = choice.best
-    return f"{best.levels} levels, budgets capped at {best.cap:.4g}, leave the smallest error" if best.cap else ""

@@ -17,7 +17,6 @@ from apes.paper.run import seconds, work, write
 from apes.paper.setting import Setting, quick
 
 
-@shared.says_what_went_wrong
 def reproduce_command(
     what: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, or all.")],
     data: Annotated[str, typer.Option(help=f"Data set: {', '.join(NAMES)}.")] = "digits",
@@ -47,4 +46,4 @@ def reproduce_command(
         write_page(results, out, page, all_seconds)
     took = time.perf_counter() - began
     facts = {"report": str(report), "seconds": took, "results": results}
-    shared.tell(facts, f"{report} ({len(results)} of the paper's tables and figures, {took:.0f} s)", as_json)
+    shared.tell(facts, as_json, f"{report} ({len(results)} of the paper's tables and figures, {took:.0f} s)")

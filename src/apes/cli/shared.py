@@ -42,18 +42,22 @@ def exposure_of(terms: Terms, budgets: str, users: int, seed: int, dimensions: i
     return terms.exposure(0, make_budgets(budgets, users, seed), dimensions)
 
 
-def tell(facts: dict[str, Any], text: str, as_json: bool) -> None:
-    """Print the facts as JSON if asked to, else the text."""
-    typer.echo(json.dumps(facts) if as_json else text)
+def tell(facts: dict[str, Any], as_json: bool, text: str | None = None) -> None:
+    """Print the facts as JSON if asked to, else the text, if there is one."""
+    if as_json or text is not None:
+        typer.echo(json.dumps(facts) if as_json else text)
 
 
-def says_what_went_wrong(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn errors that a user can mend into one line and exit code 2."""
+def command(app: typer.Typer, name: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Make a function a command, whose errors that a user can mend are one line and exit code 2."""
+    return lambda function: app.command(name)(_says_what_went_wrong(function))
 
-    @functools.wraps(command)
+
+def _says_what_went_wrong(function: Callable[P, None]) -> Callable[P, None]:
+    @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            command(*args, **kwargs)
+            function(*args, **kwargs)
         except (ApesError, OSError) as error:
             typer.echo(f"apes: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(2) from None

@@ -1,6 +1,5 @@
 """The command train: users, shuffler and analyzer simulated in one process."""
 
-import json
 import resource
 import time
 from pathlib import Path
@@ -20,7 +19,6 @@ from apes.training.run_folder import RunFolder, check_new
 from apes.training.train import TrainingResult, train
 
 
-@shared.says_what_went_wrong
 @with_choices
 def train_command(
     choices: dict[str, Any],
@@ -61,12 +59,10 @@ def train_command(
     summary["out"] = None if folder is None else str(folder.path)
     if folder is not None:
         folder.finish(result.weights, summary)
-        people_in_words = f"{summary['users']:,} users, budgets {summary['budgets']}"
-        title = f"{summary['framework']} on {summary['data']}: {people_in_words}"
+        title = f"{summary['framework']} on {summary['data']}: {summary['users']:,} users, budgets {summary['budgets']}"
         draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
     display.summary(summary)
-    if as_json:
-        typer.echo(json.dumps(summary))
+    shared.tell(summary, as_json)
 
 
 def certified(guarantee: Guarantee, by_round: list[float] | list[float | None]) -> dict[str, Any]:

@@ -25,24 +25,14 @@ LEVELS = (2, 4, 16, 64, 256)
 
 @dataclass(frozen=True)
 class Offer:
-    """What reports of some number of levels come to under a target.
-
-    Attributes:
-        levels: K, in [2, 256].
-        bits: Of a report, per coordinate.
-        cap: Largest cap on budgets that reaches the target; None if none does.
-        epsilon: Certified at that cap, at most the target; None without a cap.
-        error: Standard error of the calibrated mean update, per coordinate and round, near 0, in units of C; infinite
-            without a cap.
-        advice: What would make the target feasible; empty if it is.
-    """
+    """What reports of some number of levels come to under a target."""
 
     levels: int
-    bits: int
-    cap: float | None
-    epsilon: float | None
-    error: float
-    advice: str = ""
+    bits: int  # per coordinate
+    cap: float | None  # the largest on budgets that reaches the target, if one does
+    epsilon: float | None  # certified at that cap
+    error: float  # of the mean update, per coordinate and round, near 0, in units of C; infinite without a cap
+    advice: str = ""  # what would make the target feasible
 
 
 @dataclass(frozen=True)
@@ -65,11 +55,6 @@ def choose_levels(
     goal: Goal, progress: Progress = lambda done, total: None, levels: Sequence[int] = LEVELS
 ) -> LevelChoice:
     """Find for each number of levels the largest cap on budgets that reaches a goal, and the error that is left.
-
-    Args:
-        goal: What is to be reached; its levels are replaced by each of ``levels``.
-        progress: Called with (percent done, 100).
-        levels: Numbers of levels to compare, each in [2, 256].
 
     >>> from apes.accounting.exposure import Exposure
     >>> goal = Goal(epsilon=1.0, delta=1e-6, rounds=1, exposure=Exposure(np.full(10_000, 3.0), 100))

@@ -92,12 +92,7 @@ class Reports:
 
 
 def clip_laplace(clip: float, levels: int | str | None) -> Reports:
-    """Clip-Laplace (the paper's Definition 5 with A = C): the mechanism with a certificate.
-
-    Args:
-        clip: C, in (0, inf).
-        levels: K in [2, 256] (256), exact in integers; or ``continuous``, in simulation only.
-    """
+    """Clip-Laplace (the paper's Definition 5 with A = C), certified: on K levels, or continuous in simulation only."""
     if isinstance(levels, str):
         one_of("levels", levels, (CONTINUOUS,))
         K = None

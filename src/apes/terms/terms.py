@@ -113,11 +113,7 @@ class Terms:
         return Client(model, randomizer, None if thin is None else thin.sparsifier(d), self._top_b_first(d))
 
     def device_client(self, model: Model) -> DeviceClient:
-        """What a real device runs.
-
-        Raises:
-            ParameterError: If nothing central would be certified, or reports are continuous: neither leaves a device.
-        """
+        """What a real device runs; refused if nothing central is certified or reports are continuous."""
         if self.why_not_certified is not None:
             raise ParameterError(f"framework must be one with a certificate on devices: {self.why_not_certified}")
         thin, d, randomizer = self.sparsification, model.dimensions, self.reports.randomizer
@@ -141,10 +137,7 @@ class Terms:
         return Permuter(users, dimensions, source, threads=threads)
 
     def charged(self, dimensions: int) -> int:
-        """Coordinates in which the reports on two updates can differ, given choices that do not look at data.
-
-        These are charged for (docs/proofs.md, 9 and 10).
-        """
+        """Coordinates that are charged for: where two updates' reports can differ (docs/proofs.md, 9 and 10)."""
         return dimensions if self.sparsification is None else self.sparsification.charged(dimensions)
 
     def exposure(self, number: int, budgets: NDArray[np.float64], dimensions: int) -> Exposure:

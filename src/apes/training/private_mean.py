@@ -1,6 +1,7 @@
 """The private mean: for those with a training loop of their own. Vectors and budgets in, estimate and guarantee out."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,11 +49,8 @@ class PrivateMean:
         seed: int = 1,
         workers: Workers | None = None,
     ) -> None:
-        self._terms = replace(
-            terms,
-            target_epsilon=terms.target_epsilon if target_epsilon is None else target_epsilon,
-            delta=terms.delta if delta is None else delta,
-        )
+        given: dict[str, Any] = {"target_epsilon": target_epsilon, "delta": delta}
+        self._terms = replace(terms, **{name: value for name, value in given.items() if value is not None})
         self._model, self._seed, self._workers = Vectors(whole("dimensions", dimensions, 1)), seed, workers
         self._calibrator = self._terms.calibrator()
         self._accountant: Accountant | None = None

@@ -78,10 +78,7 @@ class Run:
     """Charges, calibrates, steps and evaluates, round after round.
 
     Args:
-        terms: What users agreed to.
-        schedule: What is done with estimates.
-        model: What is trained.
-        identity: What the run is of.
+        terms, schedule, model, identity: What the run is of.
         users: About how many take part; the default delta depends on it.
         test: Public examples that the model is judged by, or None.
         resume: Where to go on. What it recorded is charged again, round by round, and nothing else.
@@ -114,11 +111,6 @@ class Run:
             self.progress = resume
 
     @property
-    def delta(self) -> float:
-        """Delta of the guarantee."""
-        return self._accountant.delta
-
-    @property
     def is_done(self) -> bool:
         """Whether all rounds are over."""
         return self.progress.rounds >= self._terms.rounds
@@ -133,21 +125,12 @@ class Run:
         return self._accountant.allows(self._exposure(budgets))
 
     def charge(self, budgets: NDArray[np.float64]) -> None:
-        """Charge the next round, with these participants, before anything of it is released.
-
-        Raises:
-            BudgetExceeded: If that would go beyond the target.
-        """
+        """Charge the next round, with these participants, before anything of it is released; or BudgetExceeded."""
         exposure = self._exposure(budgets)
         self._charged = exposure, self._accountant.charge(exposure)
 
     def conclude(self, batch: Batch, began: float) -> None:
-        """Take the batch of the round that was charged, and make the step.
-
-        Args:
-            batch: Whose budgets are those of everybody who took part, and of nobody else.
-            began: When the round began, by `time.perf_counter`.
-        """
+        """Take the batch of the round that was charged, and make the step; ``began`` is by `time.perf_counter`."""
         if self._charged is None:
             raise ProtocolError("a round is charged before its batch is looked at")
         exposure, epsilon = self._charged

@@ -31,12 +31,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZi
 
 
 class RunFolder:
-    """Where a run keeps what it has reached.
-
-    Attributes:
-        path: The folder.
-        config: What it was started with: ``choices``, ``delta``, ``rounds``, where the data came from, versions.
-    """
+    """Where a run keeps what it has reached, and what it was started with: choices, delta, rounds, data, versions."""
 
     def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
         self.path, self.config = path, config
@@ -102,11 +97,7 @@ class RunFolder:
         _write_json(self.path / "summary.json", summary)
 
     def recertify(self) -> tuple[list[float], Guarantee]:
-        """Epsilon after every round, and the guarantee, from the log alone: exposures and the budgets they name.
-
-        Raises:
-            DataError: If the log is missing or damaged.
-        """
+        """Epsilon after every round, and the guarantee, from the log alone: exposures and the budgets they name."""
         file = self.path / _EXPOSURES
         try:
             exposures = self._exposures(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
