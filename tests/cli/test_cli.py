@@ -1,5 +1,6 @@
 """The command line as a person uses it: real processes, real files, killed for real."""
 
+import hashlib
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ import time
 
 import numpy as np
 import pytest
+
+from apes import make_budgets
 
 TRAIN = ["train", "--users", "300", "--rounds", "4", "--seed", "3"]
 
@@ -33,13 +36,17 @@ def model(folder):
         return stored["weights"]
 
 
+def contents(folder):
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
 def test_train_writes_everything_and_prints_one_json_object(apes, tmp_path):
     done = apes(*TRAIN, "--out", "run", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     promised = (
         "framework budgets users dimensions rounds seed data accuracy accuracy_by_round seconds seconds_per_round "
-        "peak_memory_mb"
+        "peak_memory_mb model_sha256"
     )
     assert set(promised.split()) <= set(result)
     assert (result["framework"], result["users"], result["dimensions"], result["data"]) == ("apes", 300, 7850, "digits")
@@ -48,22 +55,25 @@ def test_train_writes_everything_and_prints_one_json_object(apes, tmp_path):
     run = tmp_path / "run"
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [entry["accuracy"] for entry in metrics] == result["accuracy_by_round"]
-    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    assert [event["round"] for event in events] == [1, 2, 3, 4]
-    assert events[0]["neighbours"] == "replace-one-user"
+    exposures = [json.loads(line) for line in (run / "exposures.jsonl").read_text().splitlines()]
+    assert [exposure["round"] for exposure in exposures] == [1, 2, 3, 4]
+    assert exposures[0]["neighbours"] == "replace-one-user"
+    kept = np.load(run / "budgets" / f"{exposures[0]['budgets_sha256']}.npy")
+    assert kept.tolist() == np.sort(make_budgets("uniform2", 300, 3)).tolist()
     assert model(run).shape == (7850,)
+    assert result["model_sha256"] == hashlib.sha256(model(run).astype("<f8").tobytes()).hexdigest()
     assert (run / "accuracy.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((run / "config.json").read_text())["plan"]["users"] == 300
+    assert json.loads((run / "config.json").read_text())["choices"]["users"] == 300
     assert "accuracy" in done.stderr
 
 
 def test_out_that_holds_a_run_is_left_alone(apes, tmp_path):
     assert apes(*TRAIN, "--out", "run").returncode == 0
-    before = {file: file.read_bytes() for file in (tmp_path / "run").iterdir()}
+    before = contents(tmp_path / "run")
     again = apes(*TRAIN, "--out", "run")
     assert (again.returncode, again.stdout) == (2, "")
     assert "out must be a new folder" in again.stderr
-    assert {file: file.read_bytes() for file in (tmp_path / "run").iterdir()} == before
+    assert contents(tmp_path / "run") == before
 
 
 def test_killed_run_resumes_to_the_same_model(apes, cache, tmp_path):
@@ -83,6 +93,13 @@ def test_killed_run_resumes_to_the_same_model(apes, cache, tmp_path):
     assert resumed.returncode == 0, resumed.stderr
     assert np.array_equal(model(tmp_path / "killed"), model(tmp_path / "whole"))
     assert len(json.loads(resumed.stdout)["accuracy_by_round"]) == 30
+    # Budgets of the participants included: what was spent can be told from either folder.
+    for name in ("exposures.jsonl", "budgets"):
+        one, other = (tmp_path / run / name for run in ("killed", "whole"))
+        if one.is_dir():
+            assert [file.name for file in one.iterdir()] == [file.name for file in other.iterdir()]
+        else:
+            assert one.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +148,7 @@ def test_checkpoint_of_another_plan_is_refused(apes, tmp_path):
     (tmp_path / "one" / "checkpoint.npz").write_bytes((tmp_path / "two" / "checkpoint.npz").read_bytes())
     mixed = apes("train", "--resume", "one")
     assert mixed.returncode == 2
-    assert "checkpoint of another plan" in mixed.stderr
+    assert "resume must be of the same schedule as this run" in mixed.stderr
     assert (tmp_path / "one" / "model.npz").read_bytes() == before
 
 
@@ -150,7 +167,10 @@ def test_full_disk_keeps_the_last_checkpoint(apes, tmp_path):
     done = apes(*TRAIN, "--out", "run", preexec_fn=_no_large_files)
     assert done.returncode == 2
     assert "apes: " in done.stderr.splitlines()[-1]
-    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["config.json"]
+    left = sorted(str(file.relative_to(tmp_path / "run").parent) for file in contents(tmp_path / "run"))
+    # The configuration, and whose budgets the round was charged for; nothing half-written.
+    assert left == [".", "budgets"]
+    assert (tmp_path / "run" / "config.json").exists()
 
 
 def _no_large_files():
