@@ -17,6 +17,7 @@ def weights(plan, data, **options):
     return train(plan, data, **options).weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", sorted(FRAMEWORKS))
 def test_every_framework_learns_something(framework, small_digits):
     # Generous budgets, so that even the Laplace baselines beat guessing (10 %) by far with 600 users.
@@ -93,6 +94,7 @@ def test_a_diverging_model_is_an_error_not_a_release(small_digits):
         train(plan, small_digits)
 
 
+@pytest.mark.slow
 @pytest.mark.mnist
 @pytest.mark.skipif(os.environ.get("CI") == "true", reason="a minute of training; run by hand, see README")
 def test_mnist_at_the_papers_scale(mnist):
