@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from apes import make_budgets
+from apes import DataError, make_budgets
 from apes.cli.main import app
+from apes.cli.options import Choices, make_choices
 
 TRAIN = ["train", "--users", "300", "--rounds", "4", "--seed", "3"]
 # One worker runs the tests that look at the same finished run, so that it is made once.
@@ -195,6 +196,13 @@ def test_damaged_checkpoint_and_missing_run(apes, finished, tmp_path):
     assert (damaged.returncode, "is damaged" in damaged.stderr) == (2, True)
     missing = apes("train", "--resume", "nowhere")
     assert (missing.returncode, "holds no run" in missing.stderr) == (2, True)
+
+
+def test_a_run_with_choices_that_are_not_known_here():
+    choices = Choices.of({"users": 300}).as_dict()
+    assert make_choices({}, choices).as_dict() == make_choices({"users": 300}, choices).as_dict() == choices
+    with pytest.raises(DataError, match="choices that are not known here: flavour$"):
+        make_choices({}, choices | {"flavour": "sweet"})
 
 
 @pytest.mark.slow

@@ -103,10 +103,10 @@ def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = No
     for name, value in choices.items():
         if value != earlier.get(name):
             raise ParameterError(f"{name} must be {earlier.get(name)!r} to resume this run, got {value!r}")
-    try:
-        return Choices.of(dict(earlier))
-    except TypeError as error:
-        raise DataError(f"the run was started with choices that are not known here: {error}") from None
+    unknown = sorted(earlier.keys() - _FIELDS.keys())
+    if unknown:
+        raise DataError(f"the run was started with choices that are not known here: {', '.join(unknown)}")
+    return Choices.of(dict(earlier))
 
 
 def _parameter(field: Field[Any]) -> inspect.Parameter:
