@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.accounting.exposure import Exposure
-from apes.checks import one_of, positive, whole, within
+from apes.checks import one_of, positive, positive_array, whole, within
 from apes.client.client import Client, DeviceClient
 from apes.errors import ParameterError
 from apes.mathematics.randomness import SimulationSource
@@ -107,6 +107,7 @@ class Terms:
 
     def applied(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
         """Budgets as the framework applies the users' own."""
+        budgets = positive_array("budgets", budgets)
         return np.full_like(budgets, budgets.min()) if self.kind.smallest_budget_for_all else budgets
 
     def client(self, model: Model) -> Client:
