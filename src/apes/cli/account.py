@@ -1,5 +1,7 @@
 """The command account: what is proved about a population, or about a run from its log alone."""
 
+# parameters: a command has one per option.
+
 import json
 import time
 from pathlib import Path

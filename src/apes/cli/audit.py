@@ -1,5 +1,7 @@
 """The command audit: attack the real pipeline."""
 
+# parameters: a command has one per option.
+
 import json
 import time
 from dataclasses import asdict

@@ -1,5 +1,7 @@
 """The command converge: measured convergence against the bounds."""
 
+# parameters: a command has one per option.
+
 import json
 import time
 from dataclasses import asdict

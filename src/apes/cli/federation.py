@@ -1,5 +1,7 @@
 """Commands of the three parties: vault, shuffler, and a trial federation on one machine."""
 
+# parameters: a command has one per option.
+
 import json
 import time
 from dataclasses import asdict

@@ -1,5 +1,7 @@
 """The command plan: which cap, users, rounds or levels reach a target; search, draw, put into words."""
 
+# parameters: a command has one per option.
+
 import json
 import math
 import time

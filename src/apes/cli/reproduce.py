@@ -1,5 +1,7 @@
 """The command that reproduces the paper."""
 
+# parameters: a command has one per option.
+
 import json
 import time
 from pathlib import Path

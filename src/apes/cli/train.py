@@ -1,5 +1,7 @@
 """The command train: users, shuffler and analyzer simulated in one process."""
 
+# parameters: a command has one per option.
+
 import json
 import resource
 import time
@@ -42,11 +44,7 @@ def train_command(
     dataset = display.dataset(chosen.simulation, data_dir)
     # Everything that can be refused is refused before a folder is made.
     people, model = chosen.simulation.people(dataset), chosen.simulation.model(dataset)
-    folder = earlier
-    if out is not None:
-        terms = chosen.plan.terms
-        delta = terms.central_delta(people.budgets.size)
-        folder = RunFolder.create(out, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=dataset.provenance)
+    folder = earlier if out is None else _new_folder(out, chosen, people.budgets.size, dataset.provenance)
     reached = None if folder is None else folder.load()
     began = time.perf_counter()
     done = 0 if reached is None else reached.rounds
@@ -66,6 +64,12 @@ def train_command(
     display.summary(summary)
     if as_json:
         typer.echo(json.dumps(summary))
+
+
+def _new_folder(path: Path, chosen: Choices, users: int, data: str) -> RunFolder:
+    terms = chosen.plan.terms
+    delta = terms.central_delta(users)
+    return RunFolder.create(path, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=data)
 
 
 def certified(guarantee: Guarantee, metrics: tuple[RoundMetrics, ...]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from apes.analyzer.calibrator import STATISTICS, Calibrator, CodedInverse, ContinuousInverse, Unbiased
 from apes.analyzer.expected import Channel, pooled_channel
 from apes.checks import one_of, whole
-from apes.client.foreign import Draws, ForeignRandomizer
+from apes.client.foreign import Draws
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Randomizer, Values
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -210,56 +210,6 @@ class PlainUpdates(_Digest):
         """The mean update."""
         _unbiased(calibration)
         return Unbiased(lambda budgets: 0.0)
-
-
-@dataclass(frozen=True)
-class ForeignReports:
-    """A stranger's mechanism as our stages see it."""
-
-    mechanism: Mechanism
-
-    def __post_init__(self) -> None:
-        why = self.mechanism.why_not_certified
-        if not isinstance(why, str) or not why:
-            raise ParameterError(
-                f"{self.name}.why_not_certified must say why no guarantee is certified: only Clip-Laplace has a proved "
-                f"curve here; got {why!r}"
-            )
-
-    @property
-    def name(self) -> str:
-        """The class."""
-        return type(self.mechanism).__name__
-
-    @property
-    def clip(self) -> float:
-        """C."""
-        return self.mechanism.clip
-
-    @property
-    def levels(self) -> int | None:
-        """K, or None."""
-        return self.mechanism.levels
-
-    @property
-    def digest(self) -> str:
-        """As the mechanism says."""
-        return self.mechanism.digest
-
-    @property
-    def why_not_certified(self) -> str:
-        """As the mechanism says."""
-        return self.mechanism.why_not_certified
-
-    def randomizer(self) -> Randomizer:
-        """The mechanism on clipped updates."""
-        return ForeignRandomizer(self.mechanism)
-
-    def calibrator(self, calibration: str | None, sparsification: Sparsification | None) -> Calibrator:
-        """The mechanism's own."""
-        if calibration is not None:
-            raise ParameterError(f"calibration must be left out: {self.name} has its own; got {calibration!r}")
-        return self.mechanism
 
 
 def _no_levels(levels: int | str | None) -> None:

@@ -19,8 +19,9 @@ from apes.mathematics.randomness import SimulationSource
 from apes.mathematics.thresholds import MAX_LEVELS
 from apes.models.model import Model
 from apes.shuffler.shuffle import Adder, Collector, LevelCounter, Permuter
+from apes.terms.foreign import ForeignReports
 from apes.terms.frameworks import FRAMEWORKS, Framework
-from apes.terms.mechanism import ClipLaplaceReports, ForeignReports, Mechanism, Reports
+from apes.terms.mechanism import ClipLaplaceReports, Mechanism, Reports
 from apes.terms.sparsification import Sparsification
 
 
