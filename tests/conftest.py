@@ -10,6 +10,12 @@ from apes.data import Dataset, load
 from apes.data.digits import make_digits
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: the tests of the federation wait for other processes most of the time."""
+    return (os.cpu_count() or 1) + 1
+
+
 def mnist_folder() -> Path | None:
     named = os.environ.get("APES_MNIST_DIR")
     folder = Path(named) if named else Path(__file__).parents[2] / "shared" / "data" / "mnist"

@@ -12,6 +12,7 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_example_runs(number, tmp_path):
     done = subprocess.run([sys.executable, "-c", EXAMPLES[number]], capture_output=True, text=True, cwd=tmp_path)
@@ -25,7 +26,7 @@ def test_there_are_examples():
 
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
-    for target in set(re.findall(r"make (train|test|check|bench)\b", TEXT)):
+    for target in set(re.findall(r"make (train|test|quick|check|bench)\b", TEXT)):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
 
 

@@ -34,7 +34,7 @@ from apes.terms.schedule import Schedule
 from apes.terms.simulation import Simulation
 from apes.terms.terms import Terms
 from apes.training.private_mean import PrivateMean
-from apes.training.round import Workers, run_round
+from apes.training.round import Workers
 from apes.training.run import Progress
 from apes.training.train import TrainingResult, train
 
@@ -87,6 +87,5 @@ __all__ = [
     "load",
     "make_budgets",
     "partition",
-    "run_round",
     "train",
 ]

@@ -100,6 +100,7 @@ def test_the_user_level_finds_a_larger_budget_too(monkeypatch):
     assert result.user_audited > result.user_certified > 1.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [5, 20])
 def test_in_a_crowd_a_large_delta_finds_out_what_a_tiny_one_cannot(monkeypatch, n):
     options = {"dimensions": 10, "trials": 10_000, "seed": 1}
@@ -109,6 +110,7 @@ def test_in_a_crowd_a_large_delta_finds_out_what_a_tiny_one_cannot(monkeypatch, 
     assert not audit(np.full(n, 0.5), delta=0.02, **options).passed
 
 
+@pytest.mark.slow
 def test_others_who_do_not_perturb_do_not_hide_anybody(monkeypatch):
     budgets = np.full(100, 0.5)
     budgets[37] = 1.0
@@ -146,6 +148,7 @@ def test_a_lone_users_error_rates_are_those_of_the_mechanism():
     assert np.abs(rates - wrong).max() < 5 * math.sqrt(wrong * (1 - wrong) / attack.trials)
 
 
+@pytest.mark.slow
 def test_the_command_fails_loudly(monkeypatch, tmp_path):
     options = ["audit", "--users", "1", "--budgets", "constant:0.9", "--levels", "2", "--trials", "200000"]
     options += ["--dimensions", "1", "--plot", str(tmp_path / "audit.png")]

@@ -1,7 +1,12 @@
-"""The command line as a person uses it: real processes, real files, killed for real."""
+"""The command line as a person uses it: real files, and real processes where a process is what matters.
 
+A process takes seconds to start, so what is only said or counted is asked of the same commands inside this one.
+"""
+
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,23 +14,49 @@ import time
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from apes import DataError, make_budgets
+from apes.cli.main import app
+from apes.cli.options import Choices, make_choices
 
 TRAIN = ["train", "--users", "300", "--rounds", "4", "--seed", "3"]
+# One worker runs the tests that look at the same finished run, so that it is made once.
+shares_a_run = pytest.mark.xdist_group("finished-run")
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cli-cache")
+def cache(tmp_path_factory, worker_id):
+    """One cache for all workers; two that make the digits at once write the same file, whole."""
+    base = tmp_path_factory.getbasetemp()
+    return (base if worker_id == "master" else base.parent) / "cli-cache"
+
+
+def run_apes(cache, folder, *arguments, **options):
+    environment = dict(os.environ, APES_CACHE=str(cache), COLUMNS="200")
+    command = [sys.executable, "-m", "apes", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, **options)
 
 
 @pytest.fixture
 def apes(cache, tmp_path):
-    def run(*arguments, **options):
-        environment = dict(os.environ, APES_CACHE=str(cache), COLUMNS="200")
-        command = [sys.executable, "-m", "apes", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, **options)
+    """Run a command in a process of its own."""
+    return lambda *arguments, **options: run_apes(cache, tmp_path, *arguments, **options)
 
-    return run
+
+@pytest.fixture
+def apes_here(cache, tmp_path, monkeypatch):
+    """Run a command in this process."""
+    monkeypatch.setenv("APES_CACHE", str(cache))
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def finished(cache, tmp_path_factory):
+    """A run that is done: what its process said, and its folder, of which tests take copies."""
+    folder = tmp_path_factory.mktemp("finished")
+    return run_apes(cache, folder, *TRAIN, "--out", "run", "--json"), folder / "run"
 
 
 def model(folder):
@@ -33,41 +64,52 @@ def model(folder):
         return stored["weights"]
 
 
-def test_train_writes_everything_and_prints_one_json_object(apes, tmp_path):
-    done = apes(*TRAIN, "--out", "run", "--json")
+def contents(folder):
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.slow
+@shares_a_run
+def test_train_writes_everything_and_prints_one_json_object(finished):
+    done, run = finished
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     promised = (
         "framework budgets users dimensions rounds seed data accuracy accuracy_by_round seconds seconds_per_round "
-        "peak_memory_mb"
+        "peak_memory_mb model_sha256"
     )
     assert set(promised.split()) <= set(result)
     assert (result["framework"], result["users"], result["dimensions"], result["data"]) == ("apes", 300, 7850, "digits")
     assert len(result["accuracy_by_round"]) == 4
     assert result["accuracy"] == result["accuracy_by_round"][-1] > 0.2
-    run = tmp_path / "run"
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [entry["accuracy"] for entry in metrics] == result["accuracy_by_round"]
-    events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
-    assert [event["round"] for event in events] == [1, 2, 3, 4]
-    assert events[0]["neighbours"] == "replace-one-user"
+    exposures = [json.loads(line) for line in (run / "exposures.jsonl").read_text().splitlines()]
+    assert [exposure["round"] for exposure in exposures] == [1, 2, 3, 4]
+    assert exposures[0]["neighbours"] == "replace-one-user"
+    kept = np.load(run / "budgets" / f"{exposures[0]['budgets_sha256']}.npy")
+    assert kept.tolist() == np.sort(make_budgets("uniform2", 300, 3)).tolist()
     assert model(run).shape == (7850,)
+    assert result["model_sha256"] == hashlib.sha256(model(run).astype("<f8").tobytes()).hexdigest()
     assert (run / "accuracy.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((run / "config.json").read_text())["plan"]["users"] == 300
+    assert json.loads((run / "config.json").read_text())["choices"]["users"] == 300
     assert "accuracy" in done.stderr
 
 
-def test_out_that_holds_a_run_is_left_alone(apes, tmp_path):
-    assert apes(*TRAIN, "--out", "run").returncode == 0
-    before = {file: file.read_bytes() for file in (tmp_path / "run").iterdir()}
+@pytest.mark.slow
+@shares_a_run
+def test_out_that_holds_a_run_is_left_alone(apes, finished, tmp_path):
+    shutil.copytree(finished[1], tmp_path / "run")
+    before = contents(tmp_path / "run")
     again = apes(*TRAIN, "--out", "run")
     assert (again.returncode, again.stdout) == (2, "")
     assert "out must be a new folder" in again.stderr
-    assert {file: file.read_bytes() for file in (tmp_path / "run").iterdir()} == before
+    assert contents(tmp_path / "run") == before
 
 
+@pytest.mark.slow
 def test_killed_run_resumes_to_the_same_model(apes, cache, tmp_path):
-    long = ["train", "--users", "2000", "--rounds", "30", "--seed", "3"]
+    long = ["train", "--users", "2000", "--rounds", "16", "--seed", "3"]
     assert apes(*long, "--out", "whole").returncode == 0
     environment = dict(os.environ, APES_CACHE=str(cache))
     command = [sys.executable, "-m", "apes", *long, "--out", "killed"]
@@ -78,11 +120,14 @@ def test_killed_run_resumes_to_the_same_model(apes, cache, tmp_path):
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert 3 <= len(metrics.read_text().splitlines()) < 30
+    assert 3 <= len(metrics.read_text().splitlines()) < 16
     resumed = apes("train", "--resume", "killed", "--json")
     assert resumed.returncode == 0, resumed.stderr
     assert np.array_equal(model(tmp_path / "killed"), model(tmp_path / "whole"))
-    assert len(json.loads(resumed.stdout)["accuracy_by_round"]) == 30
+    assert len(json.loads(resumed.stdout)["accuracy_by_round"]) == 16
+    # What was spent is told from either folder alike, with whose budgets.
+    for name in ("exposures.jsonl", f"budgets/{next((tmp_path / 'whole' / 'budgets').iterdir()).name}"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -105,14 +150,15 @@ def test_killed_run_resumes_to_the_same_model(apes, cache, tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_bad_input_is_one_line_and_exit_code_2(apes, tmp_path, arguments, said):
-    done = apes("train", *arguments, "--rounds", "1")
-    assert (done.returncode, done.stdout) == (2, "")
+def test_bad_input_is_one_line_and_exit_code_2(apes_here, arguments, said):
+    done = apes_here("train", *arguments, "--rounds", "1")
+    assert (done.exit_code, done.stdout) == (2, "")
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("apes: ")
     assert said in last
 
 
+@pytest.mark.slow
 def test_truncated_data_file_is_named(apes, mnist_copy):
     file = mnist_copy / "train-images-idx3-ubyte.gz"
     file.write_bytes(file.read_bytes()[:100_000])
@@ -121,22 +167,29 @@ def test_truncated_data_file_is_named(apes, mnist_copy):
     assert file.name in done.stderr
 
 
-def test_checkpoint_of_another_plan_is_refused(apes, tmp_path):
-    assert apes(*TRAIN, "--out", "one").returncode == 0
+@pytest.mark.slow
+@shares_a_run
+def test_checkpoint_of_another_plan_is_refused(apes, finished, tmp_path):
+    shutil.copytree(finished[1], tmp_path / "one")
     assert apes("train", "--users", "300", "--rounds", "4", "--seed", "4", "--out", "two").returncode == 0
     before = (tmp_path / "one" / "model.npz").read_bytes()
     contradicting = apes("train", "--resume", "one", "--clip", "0.2")
     assert contradicting.returncode == 2
     assert "clip must be 0.1 to resume this run, got 0.2" in contradicting.stderr
     (tmp_path / "one" / "checkpoint.npz").write_bytes((tmp_path / "two" / "checkpoint.npz").read_bytes())
+    unknown = apes("train", "--resume", "one")
+    assert (unknown.returncode, "so what was spent is not known" in unknown.stderr) == (2, True)
+    shutil.copytree(tmp_path / "two" / "budgets", tmp_path / "one" / "budgets", dirs_exist_ok=True)
     mixed = apes("train", "--resume", "one")
     assert mixed.returncode == 2
-    assert "checkpoint of another plan" in mixed.stderr
+    assert "resume must be of the same schedule as this run" in mixed.stderr
     assert (tmp_path / "one" / "model.npz").read_bytes() == before
 
 
-def test_damaged_checkpoint_and_missing_run(apes, tmp_path):
-    assert apes(*TRAIN, "--out", "run").returncode == 0
+@pytest.mark.slow
+@shares_a_run
+def test_damaged_checkpoint_and_missing_run(apes, finished, tmp_path):
+    shutil.copytree(finished[1], tmp_path / "run")
     file = tmp_path / "run" / "checkpoint.npz"
     file.write_bytes(file.read_bytes()[:1000])
     damaged = apes("train", "--resume", "run")
@@ -145,12 +198,23 @@ def test_damaged_checkpoint_and_missing_run(apes, tmp_path):
     assert (missing.returncode, "holds no run" in missing.stderr) == (2, True)
 
 
+def test_a_run_with_choices_that_are_not_known_here():
+    choices = Choices.of({"users": 300}).as_dict()
+    assert make_choices({}, choices).as_dict() == make_choices({"users": 300}, choices).as_dict() == choices
+    with pytest.raises(DataError, match="choices that are not known here: flavour$"):
+        make_choices({}, choices | {"flavour": "sweet"})
+
+
+@pytest.mark.slow
 def test_full_disk_keeps_the_last_checkpoint(apes, tmp_path):
     # A limit on the size of written files stands in for a full disk: the write itself fails, for real.
     done = apes(*TRAIN, "--out", "run", preexec_fn=_no_large_files)
     assert done.returncode == 2
     assert "apes: " in done.stderr.splitlines()[-1]
-    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["config.json"]
+    left = sorted(str(file.relative_to(tmp_path / "run").parent) for file in contents(tmp_path / "run"))
+    # The configuration, and whose budgets the round was charged for; nothing half-written.
+    assert left == [".", "budgets"]
+    assert (tmp_path / "run" / "config.json").exists()
 
 
 def _no_large_files():
@@ -165,32 +229,33 @@ def test_version(apes):
     assert (done.returncode, done.stdout.count(".")) == (0, 2)
 
 
-def test_audit(apes):
+def test_audit(apes_here):
     options = ["--users", "3", "--budgets", "constant:2", "--levels", "4", "--dimensions", "5", "--trials", "20000"]
-    done = apes("audit", *options, "--json")
-    assert done.returncode == 0, done.stderr
+    done = apes_here("audit", *options, "--json")
+    assert done.exit_code == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["passed"]
     assert 0.5 < result["coordinate_audited"] <= result["coordinate_certified"] <= 2
     assert 1 < result["user_audited"] <= result["user_certified"] <= 10
-    assert apes("audit", "--levels", "continuous").returncode == 2
+    assert apes_here("audit", "--levels", "continuous").exit_code == 2
 
 
-def test_certified_guarantee_is_charged_and_kept(apes, tmp_path):
+@pytest.mark.slow
+def test_certified_guarantee_is_charged_and_kept(apes_here):
     options = ["train", "--users", "500", "--rounds", "4", "--budgets", "constant:0.2", "--json"]
-    free = json.loads(apes(*options).stdout)["certified"]
+    free = json.loads(apes_here(*options).stdout)["certified"]
     spent = free["epsilon_by_round"]
     assert len(spent) == 4
     assert 0 < spent[0] < spent[1] < spent[2] < spent[3] == free["epsilon"]
     assert free["delta"] == 1 / 5000
-    limited = json.loads(apes(*options, "--target-epsilon", spent[1] * 1.01).stdout)
+    limited = json.loads(apes_here(*options, "--target-epsilon", spent[1] * 1.01).stdout)
     assert (limited["rounds"], len(limited["accuracy_by_round"])) == (2, 2)
     assert limited["certified"]["epsilon"] == spent[1]
-    none = apes(*options, "--target-epsilon", spent[0] * 0.5)
-    assert none.returncode == 2
+    none = apes_here(*options, "--target-epsilon", spent[0] * 0.5)
+    assert none.exit_code == 2
     assert "not even one round" in none.stderr
-    unproved = json.loads(apes(*options, "--framework", "s-apes").stdout)["certified"]
+    unproved = json.loads(apes_here(*options, "--framework", "s-apes").stdout)["certified"]
     assert (unproved["epsilon"], "top-b looks at all" in unproved["why"]) == (None, True)
-    sparse = json.loads(apes(*options, "--framework", "s-apes-first", "--keep", 0.02).stdout)
+    sparse = json.loads(apes_here(*options, "--framework", "s-apes-first", "--keep", 0.02).stdout)
     assert 0 < sparse["certified"]["epsilon"] < free["epsilon"] / 3
     assert sparse["local_epsilon"]["user"] == [314 * 0.2, 314 * 0.2]

@@ -66,6 +66,7 @@ def test_levels_have_their_law(sparsifier):
     assert distance(drawn(sparsifier, 1.1), law(sparsifier, 1.0)) > limit
 
 
+@pytest.mark.slow
 def test_random_b_lets_exactly_b_through():
     """With budgets this large a report is its input: the end where it is kept, the middle where it is not."""
     levels = drawn(RandomB(300), 200.0)

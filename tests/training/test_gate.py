@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import apes
-from apes.training.run_folder import RunFolder
 
 DATA = np.random.default_rng(1).random((600, 5), dtype=np.float32)
 LABELS = (DATA[:, 0] > 0.5).astype(int)
@@ -100,6 +100,21 @@ def test_a_run_is_resumed_as_what_it_began(free, change, what):
         apes.train(given["model"], given["people"], given["plan"], resume=free[1][1])
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        lambda p: replace(p, exposures=()),
+        lambda p: replace(p, exposures=p.exposures[:1]),
+        lambda p: replace(p, metrics=p.metrics[:1]),
+        lambda p: replace(p, exposures=tuple(replace(e, charged=1) for e in p.exposures)),
+        lambda p: replace(p, exposures=tuple(replace(e, budgets=e.budgets / 10) for e in p.exposures)),
+    ],
+)
+def test_a_run_whose_charges_were_forged_is_not_resumed(free, forged):
+    with pytest.raises(apes.ParameterError, match="resume must"):
+        apes.train(MODEL, people(), PLAN, resume=forged(free[1][1]))
+
+
 def test_an_accountant_belongs_to_one_run():
     accountant = apes.Accountant(1e-5, expected_rounds=3)
     first = apes.Exposure(np.full(100, 0.5), 10, round=1)
@@ -122,30 +137,49 @@ def test_what_is_not_certified_costs_infinitely_much():
 
 
 @pytest.fixture
-def cli(tmp_path, tmp_path_factory):
-    def run(*arguments):
-        environment = dict(os.environ, APES_CACHE=str(tmp_path_factory.getbasetemp() / "gate-cache"), COLUMNS="200")
+def started(tmp_path, tmp_path_factory):
+    environment = dict(os.environ, APES_CACHE=str(tmp_path_factory.getbasetemp() / "gate-cache"), COLUMNS="200")
+
+    def start(*arguments):
         command = [sys.executable, "-m", "apes", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, text=True, env=environment, cwd=tmp_path, **pipes)
+
+    return start
+
+
+@pytest.fixture
+def cli(started):
+    def run(*arguments):
+        process = started(*arguments)
+        stdout, stderr = process.communicate()
+        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
 
     return run
 
 
-def interrupted(folder, rounds):
-    """Make a finished run look like one that was stopped after so many rounds."""
-    kept = RunFolder.open(folder)
-    progress = kept.load()
-    cut = replace(progress, metrics=progress.metrics[:rounds], exposures=progress.exposures[:rounds])
-    kept.save(cut)
+@pytest.fixture
+def killed_after(started, tmp_path):
+    """Kill a run in the folder ``run`` once so many rounds are over; the last is never among them."""
+
+    def kill(rounds, *arguments):
+        process, metrics = started(*arguments), tmp_path / "run" / "metrics.jsonl"
+        while not metrics.exists() or len(metrics.read_text().splitlines()) < rounds:
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.005)
+        process.kill()
+        process.communicate()
+
+    return kill
 
 
-def test_a_resumed_run_refuses_budgets_that_changed_meanwhile(cli, tmp_path):
+def test_a_resumed_run_refuses_budgets_that_changed_meanwhile(cli, killed_after, tmp_path):
     """3,000 users at 3.0, stopped, the file rewritten to 0.1: once that was certified at 0.63."""
     budgets = tmp_path / "budgets.csv"
     budgets.write_text("\n".join(["3.0"] * 300))
-    options = ["--budgets", f"file:{budgets}", "--users", 300, "--rounds", 3, "--seed", 3]
-    whole = json.loads(cli("train", *options, "--out", "run", "--json").stdout)
-    interrupted(tmp_path / "run", 2)
+    options = ["--budgets", f"file:{budgets}", "--users", 300, "--rounds", 20, "--seed", 3]
+    whole = json.loads(cli("train", *options, "--json").stdout)
+    killed_after(2, "train", *options, "--out", "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     budgets.write_text("\n".join(["0.1"] * 300))
     refused = cli("train", "--resume", "run")

@@ -16,6 +16,7 @@ def trained(data, plan=SMALL, simulation=PEOPLE, **options):
     return train(simulation.model(data), simulation.people(data), plan, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", sorted(FRAMEWORKS))
 def test_every_framework_learns_something(framework, small_digits):
     # Generous budgets, so that even the Laplace baselines beat guessing (10 %) by far with 600 users.
@@ -105,6 +106,7 @@ def test_a_diverging_model_is_an_error_not_a_release(small_digits):
         trained(small_digits, Plan(framework="apes", rounds=30, learning_rate=1e30), simulation)
 
 
+@pytest.mark.slow
 @pytest.mark.mnist
 @pytest.mark.skipif(os.environ.get("CI") == "true", reason="a minute of training; run by hand, see README")
 def test_mnist_at_the_papers_scale(mnist):

@@ -13,6 +13,7 @@ from apes.cli.train import certified
 from apes.training.run_folder import RunFolder
 
 
+# parameters: one per option, as typer wants it.
 def account_command(
     budgets: shared.Budgets = "uniform2",
     users: shared.Users = 10_000,

@@ -13,6 +13,7 @@ from apes.cli.plots import draw_audit
 from apes.errors import ParameterError
 
 
+# parameters: one per option, as typer wants it.
 def audit_command(
     budgets: shared.Budgets = "uniform2",
     users: shared.Users = 1_000,

@@ -15,6 +15,7 @@ from apes.paper.convergence.trial import ConvergenceTrial, TrialResult, run_tria
 _ROWS = 9
 
 
+# parameters: one per option, as typer wants it.
 def converge_command(
     users: Annotated[int, typer.Option(help="Number of users, a multiple of 4.")] = 4_000,
     rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,

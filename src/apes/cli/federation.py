@@ -33,6 +33,7 @@ def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler
 
 @shared.command(federation_app, "init")
 @with_choices
+# parameters: one per option, as typer wants it.
 def init_command(
     choices: dict[str, Any],
     folder: Folder,
@@ -73,6 +74,7 @@ def init_command(
 
 @shared.command(federation_app, "invite")
 @with_choices
+# parameters: one per option, as typer wants it.
 def invite_command(
     choices: dict[str, Any],
     folder: Folder,

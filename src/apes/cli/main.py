@@ -1,7 +1,4 @@
-"""The command line: what commands there are.
-
-Typer wants a parameter per option, so commands have more parameters, and more lines, than other code.
-"""
+"""The command line: what commands there are."""
 
 from typing import Annotated
 

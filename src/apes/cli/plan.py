@@ -26,6 +26,7 @@ from apes.terms.terms import Terms
 LEVELS = "levels"
 
 
+# parameters: one per option, as typer wants it.
 def plan_command(
     target_epsilon: Annotated[float, typer.Option(help="Largest certified epsilon of a user over all rounds.")],
     delta: Annotated[float, typer.Option(help="Delta of the guarantee.")],

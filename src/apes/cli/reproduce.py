@@ -17,6 +17,7 @@ from apes.paper.run import seconds, work, write
 from apes.paper.setting import Setting, quick
 
 
+# parameters: one per option, as typer wants it.
 def reproduce_command(
     what: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, or all.")],
     data: Annotated[str, typer.Option(help=f"Data set: {', '.join(NAMES)}.")] = "digits",

@@ -20,6 +20,7 @@ from apes.training.train import TrainingResult, train
 
 
 @with_choices
+# parameters: one per option, as typer wants it.
 def train_command(
     choices: dict[str, Any],
     data_dir: shared.DataDir = None,
@@ -39,11 +40,7 @@ def train_command(
     dataset = display.dataset(chosen.simulation, data_dir)
     # Everything that can be refused is refused before a folder is made.
     people, model = chosen.simulation.people(dataset), chosen.simulation.model(dataset)
-    folder = earlier
-    if out is not None:
-        terms = chosen.plan.terms
-        delta = terms.central_delta(people.budgets.size)
-        folder = RunFolder.create(out, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=dataset.provenance)
+    folder = earlier if out is None else _new_folder(out, chosen, people.budgets.size, dataset.provenance)
     reached = None if folder is None else folder.load()
     began = time.perf_counter()
     done = 0 if reached is None else reached.rounds
@@ -63,6 +60,12 @@ def train_command(
         draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
     display.summary(summary)
     shared.tell(summary, as_json)
+
+
+def _new_folder(path: Path, chosen: Choices, users: int, data: str) -> RunFolder:
+    terms = chosen.plan.terms
+    delta = terms.central_delta(users)
+    return RunFolder.create(path, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=data)
 
 
 def certified(guarantee: Guarantee, by_round: list[float] | list[float | None]) -> dict[str, Any]:

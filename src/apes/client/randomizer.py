@@ -32,6 +32,10 @@ class Place:
     first_coordinate: int
     purpose: Purpose = Purpose.REPORT
 
+    def address(self, source: SimulationSource) -> tuple[int, int, np.uint64]:
+        """The same for the compiled loops."""
+        return self.first_user, self.first_coordinate, source.stream(self.purpose)
+
 
 class Randomizer(Protocol):
     """Perturbs blocks of updates under their users' budgets."""
@@ -86,8 +90,7 @@ class CodedClipLaplace:
         """Levels drawn from the simulation's randomness."""
         updates = _as_block(updates, tables.shape[0])
         codes = np.empty(updates.shape, dtype=np.uint8)
-        address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
-        if not draw_codes(updates, tables, self.clip, address, source.key, codes):
+        if not draw_codes(updates, tables, self.clip, place.address(source), source.key, codes):
             finite("updates", updates)
             raise ParameterError("updates must be finite")
         return codes
@@ -97,8 +100,7 @@ class CodedClipLaplace:
     ) -> NDArray[np.uint8]:
         """Levels of perturbed zeros, to 2^-24 in total variation (`apes.client.draws.padding`)."""
         codes = np.empty((tables.shape[0], width), dtype=np.uint8)
-        address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
-        draw_padding(tables, address, source.key, codes)
+        draw_padding(tables, place.address(source), source.key, codes)
         return codes
 
     def draw_on_device(
@@ -127,15 +129,17 @@ class ContinuousClipLaplace:
         self, updates: NDArray[np.float32], tables: NDArray[np.float64], place: Place, source: SimulationSource
     ) -> NDArray[np.float32]:
         """Values in [-C, C]."""
-        return _continuous(draw_clip_laplace, self.clip, updates, tables, place, source)
+        updates = _checked(updates, tables)
+        out = np.empty_like(updates)
+        draw_clip_laplace(updates, tables, self.clip, place.address(source), source.key, out)
+        return out
 
     def padding(
         self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource
     ) -> NDArray[np.float32]:
         """Values of perturbed zeros."""
         out = np.empty((tables.size, width), dtype=np.float32)
-        address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
-        draw_clip_laplace_at_zero(tables, self.clip, address, source.key, out)
+        draw_clip_laplace_at_zero(tables, self.clip, place.address(source), source.key, out)
         return out
 
 
@@ -156,7 +160,10 @@ class LaplaceNoise:
         self, updates: NDArray[np.float32], tables: NDArray[np.float64], place: Place, source: SimulationSource
     ) -> NDArray[np.float32]:
         """The clipped updates plus noise of scale 2C / epsilon."""
-        return _continuous(draw_laplace, self.clip, updates, tables, place, source)
+        updates = _checked(updates, tables)
+        out = np.empty_like(updates)
+        draw_laplace(updates, tables, self.clip, place.address(source), source.key, out)
+        return out
 
     def padding(
         self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource
@@ -205,17 +212,7 @@ def _kept_thresholds(budgets: bytes, levels: int) -> NDArray[np.uint64]:
     return table
 
 
-def _continuous(
-    law: Any,
-    clip: float,
-    updates: NDArray[np.float32],
-    budgets: NDArray[np.float64],
-    place: Place,
-    source: SimulationSource,
-) -> NDArray[np.float32]:
+def _checked(updates: NDArray[np.float32], budgets: NDArray[np.float64]) -> NDArray[np.float32]:
     updates = _as_block(updates, budgets.size)
     finite("updates", updates)
-    out = np.empty(updates.shape, dtype=np.float32)
-    address = (place.first_user, place.first_coordinate, source.stream(place.purpose))
-    law(updates, budgets, clip, address, source.key, out)
-    return out
+    return updates

@@ -76,7 +76,9 @@ class _KeepB(ABC):
         address = (place.first_user, place.first_coordinate, source.stream(Purpose.CHOICE))
         kept = np.empty(values.shape, dtype=np.bool_)
         self._choose(values, tables, address, source.key, kept)
-        return _pad(values, kept, tables, randomizer, place, source)
+        padding = _padding(tables, values.shape[1], randomizer, place, source)
+        put_kept(values, kept, padding)
+        return padding
 
     def _check(self, coordinates: int) -> None:
         if self.b > coordinates:
@@ -145,7 +147,9 @@ class Threshold:
         else:
             kept = np.abs(values) >= self.tau * randomizer.clip
         public = randomizer.prepare(np.full(values.shape[0], self.padding_epsilon))
-        return _pad(values, kept, public, randomizer, place, source)
+        padding = _padding(public, values.shape[1], randomizer, place, source)
+        put_kept(values, kept, padding)
+        return padding
 
     def draw_on_device(
         self, updates: Updates, budgets: NDArray[np.float64], randomizer: CodedClipLaplace, source: SystemSource
@@ -171,15 +175,8 @@ def _farther_level(values: Values, levels: int) -> NDArray[np.uint8]:
     return np.maximum(values, mirrored, dtype=np.uint8)
 
 
-def _pad(
-    values: Values,
-    kept: NDArray[np.bool_],
-    tables: NDArray[Any],
-    randomizer: Randomizer,
-    place: Place,
-    source: SimulationSource,
+def _padding(
+    tables: NDArray[Any], width: int, randomizer: Randomizer, place: Place, source: SimulationSource
 ) -> Values:
     where = Place(place.first_user, place.first_coordinate, Purpose.PADDING)
-    padding = randomizer.padding(tables, values.shape[1], where, source)
-    put_kept(values, kept, padding)
-    return padding
+    return randomizer.padding(tables, width, where, source)

@@ -39,14 +39,12 @@ class Purpose(IntEnum):
     FOREIGN_PADDING = 6
 
 
+# parameters: compiled code keeps words apart in registers.
 @inlined
 def philox(
     c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Philox4x32-10: four 32-bit words, held in 64-bit ones, from a 128-bit counter and a 64-bit key.
-
-    Six parameters, since compiled code keeps words apart in registers.
-    """
+    """Philox4x32-10: four 32-bit words, held in 64-bit ones, from a 128-bit counter and a 64-bit key."""
     for _ in range(_ROUNDS):
         p0 = _MULTIPLIER_0 * c0
         p1 = _MULTIPLIER_1 * c2

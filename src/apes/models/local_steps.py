@@ -4,6 +4,8 @@ A step sees the rows only through their scores at the global model and their Gra
 rows goes through the local weights instead.
 """
 
+# parameters: compiled loops take arrays and words; numba does not know our objects.
+
 import numpy as np
 from numpy.typing import NDArray
 

@@ -12,7 +12,7 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.accounting.exposure import Exposure
 from apes.analyzer.calibrator import Calibrator
-from apes.checks import one_of, positive, unused, whole, within
+from apes.checks import one_of, positive, positive_array, unused, whole, within
 from apes.client.client import Client, DeviceClient
 from apes.client.randomizer import CodedClipLaplace
 from apes.errors import ParameterError
@@ -105,6 +105,7 @@ class Terms:
 
     def applied(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
         """Budgets as the framework applies the users' own."""
+        budgets = positive_array("budgets", budgets)
         return np.full_like(budgets, budgets.min()) if self.kind.smallest_budget_for_all else budgets
 
     def client(self, model: Model) -> Client:

@@ -106,7 +106,14 @@ class Run:
         self._charged: tuple[Exposure, float] | None = None
         if resume is not None:
             identity.check(resume.identity)
-            for exposure in resume.exposures:
+            if not len(resume.exposures) == resume.rounds == resume.state.step:
+                raise ParameterError(
+                    f"resume must have one exposure per round and step, got {len(resume.exposures)} exposures, "
+                    f"{resume.rounds} rounds and {resume.state.step} steps"
+                )
+            for number, exposure in enumerate(resume.exposures, 1):
+                if exposure.form != terms.exposure(number, exposure.budgets, model.dimensions).form:
+                    raise ParameterError(f"resume must be of rounds under these terms, got {exposure.form}")
                 self._accountant.charge(exposure)
             self.progress = resume
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.accounting.exposure import Exposure
+from apes.accounting.exposure import Exposure, budgets_digest
 from apes.accounting.guarantee import Guarantee
-from apes.errors import BudgetExceeded
+from apes.errors import BudgetExceeded, ParameterError
 from apes.features.feature_map import FeatureMap, mapped
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model
@@ -88,6 +88,8 @@ def train(
     budgets = plan.terms.applied(people.budgets)
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
+    if resume is not None and {exposure.budgets_sha256 for exposure in resume.exposures} - {budgets_digest(budgets)}:
+        raise ParameterError("resume must be of the same people (data or budgets), got rounds that charged for others")
     run = Run(plan.terms, plan.schedule, model, identity, users=budgets.size, test=test, resume=resume)
     while not run.is_done and run.allows(budgets):
         began = time.perf_counter()

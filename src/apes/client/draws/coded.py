@@ -15,6 +15,9 @@ The loops are split so that arithmetic vectorises and table look-ups stand alone
 which spares a test for negative indices: 3 ns a draw against 9 in one loop.
 """
 
+# long: one draw in its stages, which share how a word is cut.
+# parameters: compiled loops take arrays and words; numba does not know our objects.
+
 import numpy as np
 from numpy.typing import NDArray
 

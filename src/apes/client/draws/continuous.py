@@ -8,6 +8,8 @@ and 1 - c of its two tails are exact where they are small, so that neither tail 
 no branch and no call, and are split where one loop would need more registers than there are.
 """
 
+# parameters: compiled loops take arrays and words; numba does not know our objects.
+
 import math
 
 import numpy as np

@@ -7,6 +7,8 @@ again with fresh randomness, so that the law stays exact. Thresholds are looked 
 stays in the first-level cache; against someone who shares that cache there is no defence here.
 """
 
+# parameters: compiled loops take arrays and words; numba does not know our objects.
+
 import math
 
 import numpy as np
