@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import positive, within
+from apes.mathematics.arrays import F64
 from apes.messages import Estimate
 
 
@@ -20,13 +20,13 @@ class ServerState:
         step: Rounds taken.
     """
 
-    weights: NDArray[np.float64]
-    velocity: NDArray[np.float64]
-    average: NDArray[np.float64]
+    weights: F64
+    velocity: F64
+    average: F64
     step: int
 
     @classmethod
-    def start(cls, weights: NDArray[np.float64]) -> "ServerState":
+    def start(cls, weights: F64) -> "ServerState":
         """The state before the first round."""
         return cls(weights, np.zeros_like(weights), weights, 0)
 
@@ -65,6 +65,6 @@ class ServerOptimizer:
         share = (self.averaging + 1) / (step + self.averaging)
         return ServerState(weights, velocity, state.average + share * (weights - state.average), step)
 
-    def model(self, state: ServerState) -> NDArray[np.float64]:
+    def model(self, state: ServerState) -> F64:
         """The model to hand out: the average if averaging is on, else the last one."""
         return state.average if self.averaging > 0 else state.weights

@@ -14,9 +14,9 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from numpy.typing import NDArray
 
 from apes.checks import whole
+from apes.mathematics.arrays import U8, U64
 from apes.mathematics.compiled import inlined
 
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -25,6 +25,10 @@ _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _ROUNDS = 10
 _PURPOSE_SHIFT = 24
 _KEY_BYTES = 32
+
+Key = tuple[np.uint64, np.uint64]
+# First user and first coordinate of a block of draws, and their stream.
+Address = tuple[int, int, np.uint64]
 
 
 class Purpose(IntEnum):
@@ -73,7 +77,7 @@ class SimulationSource:
         whole("round", self.round, 0, 2**_PURPOSE_SHIFT - 1)
 
     @property
-    def key(self) -> tuple[np.uint64, np.uint64]:
+    def key(self) -> Key:
         """The two 32-bit words of Philox's key."""
         return np.uint64(self.seed & 0xFFFFFFFF), np.uint64(self.seed >> 32)
 
@@ -95,11 +99,11 @@ class SystemSource:
     forgotten at once: as hard to foresee as the key, and several times faster than asking the system for every byte.
     """
 
-    def words(self, *shape: int) -> NDArray[np.uint64]:
+    def words(self, *shape: int) -> U64:
         """Return an array of independent uniform 64-bit words."""
         return self.bytes(*shape, 8).view(np.uint64)[..., 0]
 
-    def bytes(self, *shape: int) -> NDArray[np.uint8]:
+    def bytes(self, *shape: int) -> U8:
         """Return an array of independent uniform bytes."""
         size = int(np.prod(shape))
         # The key is used once, so the counter may start at 0; 2^128 blocks are not reached.

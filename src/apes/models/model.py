@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import finite, whole
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64
 from apes.population import Examples, UserBlock
 
 
@@ -35,15 +35,15 @@ class Model(Protocol):
         """Text that tells this model from any other: part of the terms that users agree to."""
         ...
 
-    def start(self) -> NDArray[np.float64]:
+    def start(self) -> F64:
         """The model before training: d finite numbers."""
         ...
 
-    def updates(self, weights: NDArray[np.float32], block: UserBlock) -> NDArray[np.float32]:
+    def updates(self, weights: F32, block: UserBlock) -> F32:
         """Updates of a block of users at the model ``weights`` (d numbers): an array (users, d) of floats."""
         ...
 
-    def evaluate(self, weights: NDArray[np.float64], examples: Examples) -> tuple[float | None, float]:
+    def evaluate(self, weights: F64, examples: Examples) -> tuple[float | None, float]:
         """Accuracy in [0, 1], or None where there is none (real-valued targets), and mean loss on public examples."""
         ...
 
@@ -51,7 +51,7 @@ class Model(Protocol):
 class PreparedUpdate(Protocol):
     """Updates of a block of users, to be written out part by part."""
 
-    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+    def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
         """Coordinates start .. stop - 1 of every user, unclipped: array (users, stop - start).
 
         The array may lie in ``scratch`` (flat, at least as large): it is good until scratch is used again.
@@ -59,9 +59,7 @@ class PreparedUpdate(Protocol):
         ...
 
 
-def prepare_updates(
-    model: Model, weights: NDArray[np.float32], block: UserBlock, *, is_checked: bool = True
-) -> PreparedUpdate:
+def prepare_updates(model: Model, weights: F32, block: UserBlock, *, is_checked: bool = True) -> PreparedUpdate:
     """A block's updates, by the model's fast road if it has one.
 
     Args:
@@ -85,16 +83,16 @@ def prepare_updates(
 class WholeUpdates:
     """Updates that are there already, (users, d)."""
 
-    values: NDArray[np.float32]
+    values: F32
 
-    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+    def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
         """Coordinates start .. stop - 1 of every user; a copy, since what follows may work in place."""
         out = scratch[: self.values.shape[0] * (stop - start)].reshape(-1, stop - start)
         out[:] = self.values[:, start:stop]
         return out
 
 
-def check_model(model: Model) -> NDArray[np.float64]:
+def check_model(model: Model) -> F64:
     """Check what can be checked before training, and return the model to start from.
 
     Raises:
@@ -110,7 +108,7 @@ def check_model(model: Model) -> NDArray[np.float64]:
     return start.astype(np.float64)
 
 
-def evaluated(model: Model, weights: NDArray[np.float64], examples: Examples) -> tuple[float | None, float]:
+def evaluated(model: Model, weights: F64, examples: Examples) -> tuple[float | None, float]:
     """What the model's `evaluate` says, as plain numbers."""
     answer = model.evaluate(weights, examples)
     try:
@@ -121,7 +119,7 @@ def evaluated(model: Model, weights: NDArray[np.float64], examples: Examples) ->
         raise ParameterError(said) from None
 
 
-def _check_floats(name: str, values: NDArray[np.float32] | NDArray[np.float64], shape: tuple[int, ...]) -> None:
+def _check_floats(name: str, values: F32 | F64, shape: tuple[int, ...]) -> None:
     if not isinstance(values, np.ndarray) or values.dtype not in (np.float32, np.float64):
         kind = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
         raise ParameterError(f"{name} must be an array of float32 or float64, got {kind}")

@@ -3,9 +3,9 @@
 import threading
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.errors import ProtocolError
+from apes.mathematics.arrays import I64, U8
 from apes.shuffler.tally import count_levels
 
 _TALLY_LIMIT = 2**16 - 1
@@ -20,7 +20,7 @@ class LevelCounts:
         self._tallies: list[_Tally] = []
         self._lock = threading.Lock()
 
-    def add(self, codes: NDArray[np.uint8], first_coordinate: int = 0) -> None:
+    def add(self, codes: U8, first_coordinate: int = 0) -> None:
         """Count a block (users x coordinates); nothing of it is counted if it holds what is not a level."""
         if codes.shape[0] > _TALLY_LIMIT:
             raise ProtocolError(f"a report holds at most {_TALLY_LIMIT} users, got {codes.shape[0]}")
@@ -29,12 +29,12 @@ class LevelCounts:
             self._flush(tally)
         tally.add(codes, first_coordinate)
 
-    def join(self, counts: NDArray[np.int64]) -> None:
+    def join(self, counts: I64) -> None:
         """Add what was counted elsewhere."""
         with self._lock:
             self._counts += counts
 
-    def total(self) -> NDArray[np.int64]:
+    def total(self) -> I64:
         """Everything counted so far, (coordinates, levels); no thread may be adding meanwhile."""
         for tally in self._tallies:
             self._flush(tally)
@@ -61,7 +61,7 @@ class _Tally:
         self.counts = np.zeros((dimensions, levels), dtype=np.uint16)
         self.rows = 0
 
-    def add(self, codes: NDArray[np.uint8], first: int) -> None:
+    def add(self, codes: U8, first: int) -> None:
         if not count_levels(codes, self.counts[first : first + codes.shape[1]]):
             raise ProtocolError(f"a report holds a level past {self.counts.shape[1] - 1}")
         # An upper bound of any entry: each call adds at most its number of users to one coordinate.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from apes.checks import whole
 from apes.errors import ParameterError, ProtocolError
+from apes.mathematics.arrays import F32, F64, I64, U8, Bools
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import Purpose, SimulationSource
 from apes.messages import Batch, CountedBatch, PermutedBatch, Report, SummedBatch
@@ -39,8 +40,8 @@ class Part:
     """
 
     values: NDArray[Any]
-    received: NDArray[np.int64]
-    budgets: NDArray[np.float64]
+    received: I64
+    budgets: F64
 
 
 class Collector(Protocol):
@@ -98,7 +99,7 @@ class _Attendance:
         """What was gathered, with who reported it."""
         return Part(values, self._received, self._budgets)
 
-    def join(self, part: Part) -> NDArray[np.bool_]:
+    def join(self, part: Part) -> Bools:
         """Record who reported elsewhere; return who they are."""
         new = part.received > 0
         if new.shape != self._received.shape or (self._received[new] > 0).any():
@@ -106,7 +107,7 @@ class _Attendance:
         self._received[new], self._budgets[new] = part.received[new], part.budgets[new]
         return new
 
-    def budgets(self, source: SimulationSource) -> NDArray[np.float64]:
+    def budgets(self, source: SimulationSource) -> F64:
         """The budgets in an order of their own, once everybody has reported everything."""
         if (self._received != self._dimensions).any():
             user = int(np.argmax(self._received != self._dimensions))
@@ -153,7 +154,7 @@ class Permuter:
         self._attendance = _Attendance(users, dimensions)
         self._source = source
         self._threads = threads
-        self._values: NDArray[np.float32] | NDArray[np.uint8] = np.empty((dimensions, users), dtype=dtype)
+        self._values: F32 | U8 = np.empty((dimensions, users), dtype=dtype)
 
     def add(self, report: Report) -> None:
         """Keep the reports of a block of users."""
@@ -226,14 +227,14 @@ class Adder:
         return SummedBatch(self._sums / _FIXED_POINT / budgets.size, budgets)
 
 
-def _as_codes(values: NDArray[np.uint8] | NDArray[np.float32]) -> NDArray[np.uint8]:
+def _as_codes(values: U8 | F32) -> U8:
     if values.dtype != np.uint8:
         raise ProtocolError(f"coded reports are bytes, got {values.dtype}")
     return values.astype(np.uint8, copy=False)
 
 
 @compiled
-def _add_fixed(values: NDArray[np.float32], largest: float, sums: NDArray[np.int64]) -> bool:
+def _add_fixed(values: F32, largest: float, sums: I64) -> bool:
     for u in range(values.shape[0]):
         row = values[u]
         valid = True

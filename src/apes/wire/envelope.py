@@ -24,10 +24,10 @@ from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from numpy.typing import NDArray
 
 from apes.checks import whole
 from apes.errors import ParameterError, ProtocolError
+from apes.mathematics.arrays import U8
 
 VERSION = 1
 RUN_BYTES = 16
@@ -80,7 +80,7 @@ class Envelope:
             return False
         return True
 
-    def open(self, key: X25519PrivateKey) -> tuple[float, NDArray[np.uint8]]:
+    def open(self, key: X25519PrivateKey) -> tuple[float, U8]:
         """Return the budget and the levels; neither is checked against anything yet.
 
         Raises:
@@ -99,9 +99,7 @@ def envelope_size(dimensions: int) -> int:
     return _HEADER.size + _SEAL_BYTES + _BUDGET.size + dimensions + _SIGNATURE_BYTES
 
 
-def seal(
-    levels: NDArray[np.uint8], budget: float, binding: Binding, key: Ed25519PrivateKey, shuffler: X25519PublicKey
-) -> bytes:
+def seal(levels: U8, budget: float, binding: Binding, key: Ed25519PrivateKey, shuffler: X25519PublicKey) -> bytes:
     """Seal and sign one user's report.
 
     Args:
