@@ -6,6 +6,7 @@ address, so no result depends on the order of work, on block sizes or on threads
 cryptographic: a device draws from `SystemSource` instead, which cannot be seeded.
 """
 
+import math
 import os
 from dataclasses import dataclass
 from enum import IntEnum
@@ -101,11 +102,13 @@ class SystemSource:
 
     def words(self, *shape: int) -> U64:
         """Return an array of independent uniform 64-bit words."""
-        return self.bytes(*shape, 8).view(np.uint64)[..., 0]
+        return np.frombuffer(_fresh_bytes(8 * math.prod(shape)), dtype=np.uint64).reshape(shape)
 
     def bytes(self, *shape: int) -> U8:
         """Return an array of independent uniform bytes."""
-        size = int(np.prod(shape))
-        # The key is used once, so the counter may start at 0; 2^128 blocks are not reached.
-        drawn = Cipher(AES(os.urandom(_KEY_BYTES)), CTR(bytes(16))).encryptor().update(bytes(size))
-        return np.frombuffer(drawn, dtype=np.uint8).reshape(shape)
+        return np.frombuffer(_fresh_bytes(math.prod(shape)), dtype=np.uint8).reshape(shape)
+
+
+def _fresh_bytes(size: int) -> bytes:
+    # The key is used once, so the counter may start at 0; 2^128 blocks are not reached.
+    return Cipher(AES(os.urandom(_KEY_BYTES)), CTR(bytes(16))).encryptor().update(bytes(size))

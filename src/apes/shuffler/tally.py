@@ -4,7 +4,7 @@ import numpy as np
 
 from apes.mathematics.arrays import F32, U8, U16, U32
 from apes.mathematics.compiled import compiled
-from apes.mathematics.randomness import philox
+from apes.mathematics.randomness import Key, philox
 
 # 64 coordinates x 256 levels x 2 bytes stay in a first-level cache while a block's users run through them.
 _COORDINATES_AT_ONCE = 64
@@ -33,7 +33,7 @@ def count_levels(codes: U8, counts: U16) -> bool:
 
 
 @compiled
-def permute_rows(values: F32 | U8, first: int, stream: np.uint64, key: tuple[np.uint64, np.uint64]) -> None:
+def permute_rows(values: F32 | U8, first: int, stream: np.uint64, key: Key) -> None:
     """Give every row of ``values`` an independent uniform permutation (Fisher-Yates), in place.
 
     A row has fewer than 2^32 places; unsigned indices spare a test for negative ones.
@@ -50,7 +50,7 @@ def permute_rows(values: F32 | U8, first: int, stream: np.uint64, key: tuple[np.
 
 
 @compiled
-def _partners(row: np.uint64, stream: np.uint64, key: tuple[np.uint64, np.uint64], partners: U32) -> None:
+def _partners(row: np.uint64, stream: np.uint64, key: Key, partners: U32) -> None:
     """For every place i of a row a uniform place in 0 .. i.
 
     A 64-bit fraction times i + 1: no place is off by more than 2^-32 of its probability for n < 2^32.
