@@ -32,22 +32,16 @@ class Calibrator(Protocol):
 
     def standard_error(self, budgets: F64) -> float:
         """Noise of one coordinate's estimate near zero, from the public budgets alone."""
-        ...
 
     def estimate(self, batch: Batch) -> Estimate:
         """Estimate the mean clipped update of the users in the batch."""
-        ...
 
 
 @dataclass(frozen=True)
 class Unbiased:
-    """For reports that are right on average (Laplace, or no noise): the mean as it is.
+    """For reports that are right on average (Laplace, or no noise): the mean as it is."""
 
-    Args:
-        noise: Standard deviation of a user's report around the update, given the budgets.
-    """
-
-    noise: Callable[[F64], float]
+    noise: Callable[[F64], float]  # standard deviation of a user's report around the update, given the budgets
 
     def standard_error(self, budgets: F64) -> float:
         """Noise of the mean of n reports."""
@@ -60,11 +54,7 @@ class Unbiased:
 
 @dataclass(frozen=True)
 class ContinuousInverse:
-    """The paper's calibration of continuous reports: the x whose expected mean report is the observed one.
-
-    Args:
-        clip: C.
-    """
+    """The paper's calibration of continuous reports: the x whose expected mean report is the observed one."""
 
     clip: float
 
@@ -84,11 +74,8 @@ class ContinuousInverse:
 class CodedInverse:
     """Calibration of coded reports through a statistic of the levels.
 
-    Args:
-        clip: C.
-        channel: Law of the reported level for each input level, given the budgets.
-        statistic: Number psi_k that each level counts for, given the channel and the number of users: an odd,
-            non-decreasing function (`STATISTICS`).
+    The statistic is the number psi_k that each level counts for, given the channel and the number of users: an odd,
+    non-decreasing function (`STATISTICS`).
     """
 
     clip: float

@@ -62,13 +62,7 @@ def _pooled_channel(sorted_budgets: bytes, levels: int) -> Channel:
 
 
 def padded(channel: Channel, kept: F64, padding: F64) -> Channel:
-    """The channel after a sparsifier.
-
-    Args:
-        channel: The channel before.
-        kept: Probability that a report of level k is kept.
-        padding: Law of what replaces the others.
-    """
+    """The channel after a sparsifier that keeps level k with probability kept_k and draws the others from a law."""
     return np.asarray(channel * kept + np.outer(1 - channel @ kept, padding))
 
 

@@ -11,19 +11,12 @@ from apes.messages import Estimate
 
 @dataclass(frozen=True, eq=False)
 class ServerState:
-    """Where the analyzer stands after a round.
+    """Where the analyzer stands after a round."""
 
-    Attributes:
-        weights: The model that is broadcast.
-        velocity: Running mean of the estimates (momentum).
-        average: Average of the models so far, weighted towards the late ones.
-        step: Rounds taken.
-    """
-
-    weights: F64
-    velocity: F64
-    average: F64
-    step: int
+    weights: F64  # the model that is broadcast
+    velocity: F64  # running mean of the estimates (momentum)
+    average: F64  # of the models so far, weighted towards the late ones
+    step: int  # rounds taken
 
     @classmethod
     def start(cls, weights: F64) -> "ServerState":

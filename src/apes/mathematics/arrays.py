@@ -11,4 +11,5 @@ U8 = NDArray[np.uint8]
 U16 = NDArray[np.uint16]
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
+Word = np.uint64
 Bools = NDArray[np.bool_]

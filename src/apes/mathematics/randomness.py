@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from apes.checks import whole
-from apes.mathematics.arrays import U8, U64
+from apes.mathematics.arrays import U8, U64, Word
 from apes.mathematics.compiled import inlined
 
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -27,9 +27,9 @@ _ROUNDS = 10
 _PURPOSE_SHIFT = 24
 _KEY_BYTES = 32
 
-Key = tuple[np.uint64, np.uint64]
+Key = tuple[Word, Word]
 # First user and first coordinate of a block of draws, and their stream.
-Address = tuple[int, int, np.uint64]
+Address = tuple[int, int, Word]
 
 
 class Purpose(IntEnum):
@@ -45,9 +45,7 @@ class Purpose(IntEnum):
 
 
 @inlined
-def philox(
-    c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+def philox(c0: Word, c1: Word, c2: Word, c3: Word, k0: Word, k1: Word) -> tuple[Word, Word, Word, Word]:
     """Philox4x32-10: four 32-bit words, held in 64-bit ones, from a 128-bit counter and a 64-bit key.
 
     Six parameters, since compiled code keeps words apart in registers.
@@ -88,8 +86,9 @@ class SimulationSource:
 
     def generator(self, purpose: Purpose, index: int = 0) -> np.random.Generator:
         """A NumPy generator of its own for (seed, round, purpose, index)."""
-        entropy = [self.seed, self.round, int(purpose), index]
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
+        return np.random.Generator(
+            np.random.Philox(np.random.SeedSequence([self.seed, self.round, int(purpose), index]))
+        )
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from apes.mathematics.randomness import Key, philox
 # 64 coordinates x 256 levels x 2 bytes stay in a first-level cache while a block's users run through them.
 _COORDINATES_AT_ONCE = 64
 _WORD = np.uint64(32)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 @compiled

@@ -16,10 +16,8 @@ from apes.mathematics.randomness import Address, Key
 
 # Sizes of 8 bits are one digit; those of float32 values, 31 bits, are three: 11 bits, the next 10, the last 10.
 _DIGIT = np.uint32(2047)
-_STEP = 10
-_FIRST_SHIFT = 20
-_WORD = np.uint64(32)
-_ONE = np.uint64(1)
+_STEP, _FIRST_SHIFT = 10, 20
+_WORD, _ONE = np.uint64(32), np.uint64(1)
 
 Sizes = U8 | U32
 

@@ -19,7 +19,7 @@ one, however many there are.
 import numpy as np
 
 from apes.client.clip import clipped
-from apes.mathematics.arrays import F32, I32, U8, U32, U64
+from apes.mathematics.arrays import F32, I32, U8, U32, U64, Word
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import Address, Key, philox
 from apes.mathematics.thresholds import proposal_mask
@@ -33,16 +33,14 @@ _ROUNDING_SHIFT = np.uint32(8)
 _FINE_BITS = 11
 _ACCEPTANCE_SHIFT = np.uint32(19)
 _NEVER = np.uint32(256)
-_ONE = np.uint64(1)
-_FOUR = np.uint64(4)
+_ONE, _FOUR = np.uint64(1), np.uint64(4)
 _WORD = np.uint64(32)
-_LEADING = np.uint64(51)
-_FURTHER = np.uint64(13)
+_LEADING, _FURTHER = np.uint64(51), np.uint64(13)
 _LOW_BITS = np.uint64((1 << 51) - 1)
 _TO_UNIT = 2.0**-53
 
 # User, stream and coordinate.
-Place = tuple[np.uint64, np.uint64, np.uint64]
+Place = tuple[Word, Word, Word]
 
 
 @compiled
@@ -99,10 +97,8 @@ def first_words(words: U32, place: Place, key: Key) -> None:
     block = first // _FOUR
     for i in range(np.uint64(words.size // 4)):
         a, b, c, d = philox(block + i, np.uint64(0), user, stream, key[0], key[1])
-        words[_FOUR * i] = np.uint32(a)
-        words[_FOUR * i + _ONE] = np.uint32(b)
-        words[_FOUR * i + np.uint64(2)] = np.uint32(c)
-        words[_FOUR * i + np.uint64(3)] = np.uint32(d)
+        words[_FOUR * i], words[_FOUR * i + _ONE] = np.uint32(a), np.uint32(b)
+        words[_FOUR * i + np.uint64(2)], words[_FOUR * i + np.uint64(3)] = np.uint32(c), np.uint32(d)
 
 
 @compiled
@@ -218,9 +214,7 @@ def _settle(
 
 
 @compiled
-def _accepts(
-    word: np.uint64, j: np.int64, attempt: np.uint64, row: U64, mask: np.uint64, place: Place, key: Key
-) -> bool:
+def _accepts(word: Word, j: np.int64, attempt: Word, row: U64, mask: Word, place: Place, key: Key) -> bool:
     """Whether an attempt is accepted: its uniform 64-bit number is <= T_|k-j|, decided exactly."""
     k = np.int64(word & mask)
     if k >= row.size:

@@ -18,15 +18,12 @@ from apes.mathematics.compiled import compiled
 from apes.mathematics.elementary import exp_both, log
 from apes.mathematics.randomness import Address, Key, philox
 
-_WORD = np.uint64(32)
-_DROPPED = np.uint64(11)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
+_WORD, _DROPPED = np.uint64(32), np.uint64(11)
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 _CENTRE = np.int64(2**52)
 _TO_UNIT = 2.0**-52
 # Where the plain formulas are good to 1e-12 of C: below, 1 - exp(-e) cancels; above, exp(-e) is no normal number.
-_SMALL = 1e-4
-_LARGE = 700.0
+_SMALL, _LARGE = 1e-4, 700.0
 _LARGEST_MASS = 1 - 2.0**-53
 
 
