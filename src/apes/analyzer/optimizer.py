@@ -3,30 +3,23 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import positive, within
+from apes.mathematics.arrays import F64
 from apes.messages import Estimate
 
 
 @dataclass(frozen=True, eq=False)
 class ServerState:
-    """Where the analyzer stands after a round.
+    """Where the analyzer stands after a round."""
 
-    Attributes:
-        weights: The model that is broadcast.
-        velocity: Running mean of the estimates (momentum).
-        average: Average of the models so far, weighted towards the late ones.
-        step: Rounds taken.
-    """
-
-    weights: NDArray[np.float64]
-    velocity: NDArray[np.float64]
-    average: NDArray[np.float64]
-    step: int
+    weights: F64  # the model that is broadcast
+    velocity: F64  # running mean of the estimates (momentum)
+    average: F64  # of the models so far, weighted towards the late ones
+    step: int  # rounds taken
 
     @classmethod
-    def start(cls, weights: NDArray[np.float64]) -> "ServerState":
+    def start(cls, weights: F64) -> "ServerState":
         """The state before the first round."""
         return cls(weights, np.zeros_like(weights), weights, 0)
 
@@ -65,6 +58,6 @@ class ServerOptimizer:
         share = (self.averaging + 1) / (step + self.averaging)
         return ServerState(weights, velocity, state.average + share * (weights - state.average), step)
 
-    def model(self, state: ServerState) -> NDArray[np.float64]:
+    def model(self, state: ServerState) -> F64:
         """The model to hand out: the average if averaging is on, else the last one."""
         return state.average if self.averaging > 0 else state.weights

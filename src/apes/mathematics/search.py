@@ -79,19 +79,12 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """How to look for the place where a cost crosses a target.
-
-    Attributes:
-        cost: Cost at a place in (0, inf); monotone, or nearly.
-        target: Largest cost that is allowed, in (0, inf).
-        precision: Relative width at which to stop; None for whole numbers, which are told apart exactly.
-        progress: Called with (percent done, 100).
-    """
+    """How to look for the place in (0, inf) where a cost, monotone or nearly, crosses a target."""
 
     cost: Callable[[float], float]
-    target: float
-    precision: float | None
-    progress: Progress
+    target: float  # the largest cost that is allowed, in (0, inf)
+    precision: float | None  # relative width at which to stop; None for whole numbers, which are told apart exactly
+    progress: Progress  # called with (percent done, 100)
 
     def at(self, place: float) -> Point:
         """Evaluate the cost."""
@@ -105,10 +98,8 @@ class Search:
         """Go from a whole number towards another until the cost has crossed the target.
 
         Epsilon changes at least like the square root of rounds or users, so a little beyond where that would cross is
-        far enough, or nearly; no step is longer than a factor of 8.
-
-        Returns:
-            The last point on the start's side, and the first one on the other; None if there is none up to the limit.
+        far enough, or nearly; no step is longer than a factor of 8. Returns the last point on the start's side, and
+        the first one on the other; None if there is none up to the limit.
         """
         before = start
         while before.place != limit:

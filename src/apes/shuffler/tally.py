@@ -1,20 +1,19 @@
 """Compiled loops of the shuffler: counting levels, and permuting a coordinate's reports."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.mathematics.arrays import F32, U8, U16, U32
 from apes.mathematics.compiled import compiled
-from apes.mathematics.randomness import philox
+from apes.mathematics.randomness import Key, philox
 
 # 64 coordinates x 256 levels x 2 bytes stay in a first-level cache while a block's users run through them.
 _COORDINATES_AT_ONCE = 64
 _WORD = np.uint64(32)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 @compiled
-def count_levels(codes: NDArray[np.uint8], counts: NDArray[np.uint16]) -> bool:
+def count_levels(codes: U8, counts: U16) -> bool:
     """Add a block (users x coordinates) to counts (coordinates x levels).
 
     Returns False, having counted nothing, if a code is not a level.
@@ -33,9 +32,7 @@ def count_levels(codes: NDArray[np.uint8], counts: NDArray[np.uint16]) -> bool:
 
 
 @compiled
-def permute_rows(
-    values: NDArray[np.float32] | NDArray[np.uint8], first: int, stream: np.uint64, key: tuple[np.uint64, np.uint64]
-) -> None:
+def permute_rows(values: F32 | U8, first: int, stream: np.uint64, key: Key) -> None:
     """Give every row of ``values`` an independent uniform permutation (Fisher-Yates), in place.
 
     A row has fewer than 2^32 places; unsigned indices spare a test for negative ones.
@@ -52,9 +49,7 @@ def permute_rows(
 
 
 @compiled
-def _partners(
-    row: np.uint64, stream: np.uint64, key: tuple[np.uint64, np.uint64], partners: NDArray[np.uint32]
-) -> None:
+def _partners(row: np.uint64, stream: np.uint64, key: Key, partners: U32) -> None:
     """For every place i of a row a uniform place in 0 .. i.
 
     A 64-bit fraction times i + 1: no place is off by more than 2^-32 of its probability for n < 2^32.
