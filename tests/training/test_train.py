@@ -46,7 +46,7 @@ def test_every_framework_learns_something(framework, small_digits):
         ),
         ({}, Simulation(users=600, seed=5, update="fedprox", local_epochs=3)),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, dict) else value.update,
 )
 def test_same_seed_same_model_for_any_threads_and_blocks(choice, simulation, small_digits):
     plan = dataclasses.replace(SMALL, rounds=2, **choice)

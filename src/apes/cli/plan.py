@@ -46,9 +46,11 @@ from apes.cli.shared import Json, says_what_went_wrong
 from apes.errors import ParameterError
 from apes.mathematics.search import Progress
 from apes.terms.level_choice import LevelChoice, Offer, choose_levels
+from apes.terms.terms import Terms
 
 Array = NDArray[np.float64]
 LEVELS = "levels"
+SOLVE = ("cap", "users", "rounds", LEVELS)
 
 
 @says_what_went_wrong
@@ -72,19 +74,16 @@ def plan_command(
     """Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."""
     terms = certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep)
     clips = parse_clips(clip)
-    exposure = exposure_of(terms, budgets, users, seed, dimensions)
-    goal = Goal(target_epsilon, delta, rounds, exposure)
-    if clips and solve != LEVELS:
-        raise ParameterError(f"clip must be left out unless levels are solved for; got {clip!r}")
-    if solve == LEVELS and exposure.sparsifier is not None and exposure.top_b_first is None:
-        raise ParameterError(f"framework must be one without padding to solve for levels; got {framework!r}")
+    # Before a file of budgets is read: what is wrong with the question is not mended by another file.
+    check_solve(solve, budgets, clip, terms)
+    goal = Goal(target_epsilon, delta, rounds, exposure_of(terms, budgets, users, seed, dimensions))
     began = time.perf_counter()
     if solve == LEVELS:
         choice = find_levels(goal, clips, plot)
         result, words = choice_as_dict(choice, goal, clips), levels_in_words(choice)
         display.level_choice(result)
     else:
-        dial = make_dial(solve, goal, lambda size: make_budgets(budgets, size, seed), budgets)
+        dial = make_dial(solve, goal, lambda size: make_budgets(budgets, size, seed))
         answer = find(dial, solve, goal, plot)
         result = answer_as_dict(answer, solve, goal)
         words = "" if answer.value is None else dial.words.format(answer.value)
@@ -92,6 +91,18 @@ def plan_command(
     typer.echo(json.dumps(result) if as_json else in_words(result, words))
     if not result["feasible"]:
         raise typer.Exit(1)
+
+
+def check_solve(solve: str, budgets: str, clip: str | None, terms: Terms) -> None:
+    """Raise if the other options do not go with what is solved for."""
+    if solve not in SOLVE:
+        raise ParameterError(f"solve must be one of {', '.join(SOLVE)}; got {solve!r}")
+    if clip is not None and solve != LEVELS:
+        raise ParameterError(f"clip must be left out unless levels are solved for; got {clip!r}")
+    if solve == "users" and budgets.startswith("file:"):
+        raise ParameterError(f"budgets must be a law to solve for users: a file holds so many; got {budgets!r}")
+    if solve == LEVELS and terms.sparsification is not None and terms.sparsification.pads:
+        raise ParameterError(f"framework must be one without padding to solve for levels; got {terms.framework!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,15 +126,8 @@ class Dial:
     words: str
 
 
-def make_dial(solve: str, goal: Goal, population: Callable[[int], Array], law: str) -> Dial:
-    """The dial for what is to be solved for: cap, users or rounds.
-
-    Args:
-        solve: Its name.
-        goal: What is to be reached.
-        population: Budgets of so many users.
-        law: What they are drawn from, as on the command line.
-    """
+def make_dial(solve: str, goal: Goal, population: Callable[[int], Array]) -> Dial:
+    """The dial for what is to be solved for: cap, users (of whom ``population`` has the budgets) or rounds."""
     highest = float(goal.exposure.budgets.max())
     dials = {
         "cap": Dial(
@@ -151,10 +155,6 @@ def make_dial(solve: str, goal: Goal, population: Callable[[int], Array], law: s
             words="{:,.0f} rounds fit",
         ),
     }
-    if solve not in dials:
-        raise ParameterError(f"solve must be one of {', '.join([*dials, LEVELS])}; got {solve!r}")
-    if solve == "users" and law.startswith("file:"):
-        raise ParameterError(f"budgets must be a law to solve for users: a file holds so many; got {law!r}")
     return dials[solve]
 
 

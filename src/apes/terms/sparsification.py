@@ -43,6 +43,11 @@ class Sparsification:
         """Why no central guarantee covers it; None if one does (docs/proofs.md, 9 to 11)."""
         return "top-b looks at all of a user's coordinates at once" if self.strategy == "top-b" else None
 
+    @property
+    def pads(self) -> bool:
+        """Whether reports are replaced after perturbation."""
+        return self.strategy != "top-b-first"
+
     def charged(self, dimensions: int) -> int:
         """In how many coordinates the reports on two updates can differ, given choices that do not look at data."""
         if self.strategy == "top-b-first":
