@@ -11,7 +11,8 @@ from apes.accounting.certificate.curve import hiding_curve, honest_others
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee, certify
 from apes.accounting.local import local_user_epsilon
-from apes.accounting.published import PUBLISHED, DeltaConvention, user_apes, user_s_apes
+from apes.accounting.published import PUBLISHED
+from apes.accounting.published.user_level import DeltaConvention, user_apes, user_s_apes
 from apes.checks import within
 from apes.errors import RegimeError
 

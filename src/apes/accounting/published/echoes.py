@@ -3,14 +3,13 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.published.clones import clone_epsilon, closed_form
+from apes.accounting.published.uniform import as_uniform
 from apes.checks import positive_array
 from apes.errors import RegimeError
-
-Array = NDArray[np.float64]
 
 
 def mean_echoes(budgets: Array) -> float:
@@ -64,11 +63,8 @@ def eon_numeric(budgets: Array, delta: float) -> float:
     >>> round(eon_numeric(np.linspace(0.05, 1, 10_000), 1e-8), 4)
     0.0571
     """
-    delta = check_delta(delta)
-    array = positive_array("budgets", budgets)
-    others = array.size - 1
-    probability = mean_echoes(array) / others if others else 0.0
-    return clone_epsilon(others, probability, float(array.max()), delta)
+    n, largest, delta = as_uniform(budgets, delta)
+    return clone_epsilon(n - 1, mean_echoes(budgets) / max(n - 1, 1), largest, delta)
 
 
 def eon_delta(budgets: Array, delta: float) -> float:
