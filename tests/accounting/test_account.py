@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from apes import ParameterError
+from apes import Exposure, ParameterError
 from apes.accounting.account import Question, account, personal_curve, published_figures
 from apes.accounting.guarantee import certify
 
@@ -17,7 +17,7 @@ SMALL = np.linspace(0.05, 1, 300)
 
 def test_parts_fit_together():
     steps = []
-    result = account(SMALL, Question(dimensions=20, rounds=3, delta=1e-5, levels=16), steps.append)
+    result = account(Question(Exposure(SMALL, 20, 16), rounds=3, delta=1e-5), steps.append)
     assert len(steps) == 5
     assert 0 < result.dimension.lower <= result.dimension.epsilon < result.round.epsilon < result.total.epsilon
     assert [part.level for part in (result.dimension, result.round, result.total)] == ["coordinate", "user", "rounds"]
@@ -30,7 +30,8 @@ def test_parts_fit_together():
 
 
 def test_sparse_reports_are_charged_for_what_they_say():
-    dense, sparse = (account(SMALL, Question(20, 3, 1e-5, levels=16, charged=charged)) for charged in (None, 4))
+    exposures = Exposure(SMALL, 20, 16), Exposure(SMALL, 4, 16, dimensions=20, sparsifier="random-b")
+    dense, sparse = (account(Question(exposure, 3, 1e-5)) for exposure in exposures)
     assert sparse.round.epsilon == certify(SMALL, delta=1e-5, dimensions=4, levels=16).epsilon < dense.round.epsilon
     assert sparse.total.epsilon == certify(SMALL, delta=1e-5, dimensions=4, rounds=3, levels=16).epsilon
     assert sparse.dimension.epsilon == dense.dimension.epsilon
@@ -38,7 +39,7 @@ def test_sparse_reports_are_charged_for_what_they_say():
     # Nothing is known to force a loss through a sparsifier.
     assert sparse.dimension.lower == sparse.round.lower == sparse.total.lower == 0 < dense.total.lower
     with pytest.raises(ParameterError, match=r"charged must be in \[1, 20\], got 21"):
-        account(SMALL, Question(20, 3, 1e-5, levels=16, charged=21))
+        Exposure(SMALL, 21, 16, dimensions=20)
 
 
 def test_a_user_with_a_smaller_budget_is_better_protected():
@@ -119,7 +120,7 @@ def test_command_for_sparse_reports(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ, COLUMNS="120"))
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    expected = certify(np.linspace(0.05, 1, 200), delta=3.6e-5, dimensions=100, chosen=10, rounds=2).epsilon
+    expected = certify(np.linspace(0.05, 1, 200), delta=3.6e-5, dimensions=100, top_b_first=10, rounds=2).epsilon
     assert answer["certified"]["total"]["epsilon"] == expected
     assert answer["lower"] == {"dimension": 0.0, "round": 0.0, "total": 0.0}
     assert (tmp_path / "account.png").read_bytes().startswith(b"\x89PNG")

@@ -7,27 +7,29 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from apes import ParameterError, make_budgets
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certify
 from apes.accounting.planner import Goal, curve_around, fewest_users, largest_cap, most_rounds
 
-GOAL = Goal(epsilon=1.0, delta=1e-6, dimensions=200, rounds=4, levels=256)
 BUDGETS = make_budgets("uniform2", 2000, 1)
+GOAL = Goal(epsilon=1.0, delta=1e-6, rounds=4, exposure=Exposure(BUDGETS, 200, 256))
 
 
 def test_largest_cap():
-    answer = largest_cap(BUDGETS, GOAL)
+    answer = largest_cap(GOAL)
     assert answer.epsilon == GOAL.cost(np.minimum(BUDGETS, answer.value)) <= 1.0
     assert GOAL.cost(np.minimum(BUDGETS, answer.value * 1.002)) > 1.0
 
 
 def test_no_cap_is_needed():
-    goal = Goal(epsilon=100.0, delta=1e-6, dimensions=2, rounds=1, levels=16)
-    assert largest_cap(BUDGETS, goal).value == BUDGETS.max()
+    goal = Goal(epsilon=100.0, delta=1e-6, rounds=1, exposure=Exposure(BUDGETS, 2, 16))
+    assert largest_cap(goal).value == BUDGETS.max()
 
 
 @pytest.mark.parametrize("population", [lambda n: np.linspace(0.05, 1, n), lambda n: np.full(n, 0.5)])
@@ -42,7 +44,7 @@ def test_the_luck_of_a_small_draw_is_passed_over():
     def population(n):
         return np.append(0.1, np.full(n - 1, 2.0))
 
-    goal = Goal(epsilon=4.0, delta=1e-6, dimensions=4, rounds=1, levels=16)
+    goal = Goal(epsilon=4.0, delta=1e-6, rounds=1, exposure=Exposure(population(1), 4, 16))
     assert goal.cost(population(1)) <= 4.0
     answer = fewest_users(population, goal)
     assert answer.value > 2
@@ -50,7 +52,7 @@ def test_the_luck_of_a_small_draw_is_passed_over():
 
 
 def test_one_user_may_be_enough():
-    assert fewest_users(lambda n: np.full(n, 0.1), replace(GOAL, dimensions=2, rounds=1)).value == 1
+    assert fewest_users(lambda n: np.full(n, 0.1), replace(GOAL, rounds=1, exposure=Exposure(BUDGETS, 2))).value == 1
 
 
 def random_question(number):
@@ -64,32 +66,34 @@ def random_question(number):
     def population(n):
         return make_budgets(law, n, number)
 
-    goal = Goal(1.0, delta, dimensions, rounds, levels)
+    goal = Goal(1.0, delta, rounds, Exposure(population(users), dimensions, levels))
     # A cap below the largest budget; more users than there are, or fewer; a few rounds, or dozens.
     typical = replace(goal, rounds=1).cost(population(users)) if solve == "rounds" else goal.cost(population(users))
     factor = {"cap": rng.uniform(0.1, 0.9), "users": rng.uniform(0.4, 2.0), "rounds": rng.uniform(1.1, 6.0)}[solve]
-    return solve, population, users, replace(goal, epsilon=float(typical * factor))
+    return solve, population, replace(goal, epsilon=float(typical * factor))
 
 
-def searched_and_next_worse(solve, population, users, goal):
+def searched_and_next_worse(solve, population, goal):
     """The answer, and budgets and rounds at the answer and at the next worse value."""
+    budgets = goal.exposure.budgets
     if solve == "cap":
-        answer = largest_cap(population(users), goal)
+        answer = largest_cap(goal)
         places = answer.value, 1.002 * answer.value
-        return answer, [(np.minimum(population(users), cap), goal.rounds) for cap in places]
+        return answer, [(np.minimum(budgets, cap), goal.rounds) for cap in places]
     if solve == "users":
         answer = fewest_users(population, goal)
         return answer, [(population(n), goal.rounds) for n in (answer.value, answer.value - 1)]
-    answer = most_rounds(population(users), goal)
-    return answer, [(population(users), rounds) for rounds in (answer.value, answer.value + 1)]
+    answer = most_rounds(goal)
+    return answer, [(budgets, rounds) for rounds in (answer.value, answer.value + 1)]
 
 
 @pytest.mark.parametrize("number", range(20))
 def test_plans_invert_the_accountant(number):
-    solve, population, users, goal = random_question(number)
-    answer, settings = searched_and_next_worse(solve, population, users, goal)
+    solve, population, goal = random_question(number)
+    answer, settings = searched_and_next_worse(solve, population, goal)
+    sizes = {"dimensions": goal.exposure.charged, "levels": goal.exposure.levels}
     costs = [
-        certify(budgets, delta=goal.delta, dimensions=goal.dimensions, rounds=rounds, levels=goal.levels).epsilon
+        certify(budgets, delta=goal.delta, rounds=rounds, **sizes).epsilon
         for budgets, rounds in settings
     ]
     assert answer.epsilon == costs[0] <= goal.epsilon
@@ -97,17 +101,17 @@ def test_plans_invert_the_accountant(number):
 
 
 def test_most_rounds():
-    goal = Goal(epsilon=5.0, delta=1e-6, dimensions=200, rounds=1, levels=256)
-    answer = most_rounds(BUDGETS, goal)
+    goal = replace(GOAL, epsilon=5.0, rounds=1)
+    answer = most_rounds(goal)
     assert answer.value >= 2
     assert answer.epsilon == replace(goal, rounds=answer.value).cost(BUDGETS) <= 5.0
     assert replace(goal, rounds=answer.value + 1).cost(BUDGETS) > 5.0
 
 
 def test_progress_goes_from_nothing_to_all():
-    for search, what in ((largest_cap, BUDGETS), (most_rounds, BUDGETS), (fewest_users, lambda n: np.full(n, 0.5))):
+    for search in (largest_cap, most_rounds, partial(fewest_users, lambda n: np.full(n, 0.5))):
         seen = []
-        search(what, replace(GOAL, epsilon=1.1), lambda done, total, seen=seen: seen.append((done, total)))
+        search(replace(GOAL, epsilon=1.1), lambda done, total, seen=seen: seen.append((done, total)))
         assert all(0 <= done <= total == 100 for done, total in seen)
         assert seen == sorted(seen)
         assert seen[-1] == (100, 100)
@@ -124,8 +128,8 @@ def test_curve():
 
 
 def test_what_cannot_be_reached_says_what_could():
-    impossible = Goal(epsilon=0.01, delta=1e-6, dimensions=200, rounds=4, levels=256)
-    answer = most_rounds(BUDGETS, impossible)
+    impossible = replace(GOAL, epsilon=0.01)
+    answer = most_rounds(impossible)
     assert (answer.value, answer.epsilon) == (None, None)
     assert "one round alone costs" in answer.advice
     cap = float(re.search("cap the budgets at ([0-9.e-]+)", answer.advice)[1])
@@ -133,17 +137,19 @@ def test_what_cannot_be_reached_says_what_could():
 
 
 def test_what_no_cap_and_no_crowd_can_reach():
-    tiny = Goal(epsilon=1e-6, delta=1e-9, dimensions=200, rounds=4, levels=256)
-    capped = largest_cap(np.full(2, 1.0), tiny)
+    tiny = Goal(epsilon=1e-6, delta=1e-9, rounds=4, exposure=Exposure(np.full(2, 1.0), 200, 256))
+    capped = largest_cap(tiny)
     assert (capped.value, "even a cap of 1e-06 costs" in capped.advice) == (None, True)
     crowd = fewest_users(lambda n: np.array([1.0]), tiny)
     assert (crowd.value, "10,000,000 users still cost" in crowd.advice) == (None, True)
 
 
-@pytest.mark.parametrize("bad", [{"epsilon": 0}, {"epsilon": float("nan")}, {"delta": 0}, {"rounds": 0}, {"levels": 1}])
+@pytest.mark.parametrize("bad", [{"epsilon": 0}, {"epsilon": float("nan")}, {"delta": 0}, {"rounds": 0}])
 def test_bad_goals(bad):
     with pytest.raises(ParameterError):
-        Goal(**{"epsilon": 1.0, "delta": 1e-6, "dimensions": 5, "rounds": 1} | bad)
+        Goal(**{"epsilon": 1.0, "delta": 1e-6, "rounds": 1, "exposure": Exposure(BUDGETS, 5)} | bad)
+    with pytest.raises(ParameterError, match="levels"):
+        Exposure(BUDGETS, 5, levels=1)
 
 
 def test_command(tmp_path):

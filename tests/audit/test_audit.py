@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 import apes.audit.audit
+import apes.terms.mechanism
 from apes.audit.attack import Attack, audited_epsilon, clopper_pearson, error_rates
 from apes.audit.audit import AuditResult, audit
 from apes.budgets import make_budgets
@@ -29,7 +30,7 @@ def run_at(monkeypatch, budgets_run):
         def prepare(self, budgets):
             return super().prepare(budgets_run(budgets))
 
-    monkeypatch.setattr(apes.audit.audit, "CodedClipLaplace", Weaker)
+    monkeypatch.setattr(apes.terms.mechanism, "CodedClipLaplace", Weaker)
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,12 @@ class Exposure:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "budgets", positive_array("budgets", self.budgets))
-        whole("dimensions", self.charged, 1)
+        if self.dimensions == 0:
+            object.__setattr__(self, "dimensions", self.charged)
+        whole("charged", self.charged, 1, whole("dimensions", self.dimensions, 1))
         check_levels(self.levels)
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
-        if self.dimensions == 0:
-            object.__setattr__(self, "dimensions", self.charged)
         if not self.shuffled and self.why_not_certified is None:
             raise ParameterError("why_not_certified must say why, where nothing is shuffled; got None")
 
