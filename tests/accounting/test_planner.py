@@ -92,10 +92,7 @@ def test_plans_invert_the_accountant(number):
     solve, population, goal = random_question(number)
     answer, settings = searched_and_next_worse(solve, population, goal)
     sizes = {"dimensions": goal.exposure.charged, "levels": goal.exposure.levels}
-    costs = [
-        certify(budgets, delta=goal.delta, rounds=rounds, **sizes).epsilon
-        for budgets, rounds in settings
-    ]
+    costs = [certify(budgets, delta=goal.delta, rounds=rounds, **sizes).epsilon for budgets, rounds in settings]
     assert answer.epsilon == costs[0] <= goal.epsilon
     assert costs[1] > goal.epsilon
 

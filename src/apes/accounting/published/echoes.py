@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from apes.accounting import Array
-from apes.accounting.certificate.curve import check_delta
 from apes.accounting.published.clones import clone_epsilon, closed_form
 from apes.accounting.published.uniform import as_uniform
 from apes.checks import positive_array
@@ -41,12 +40,11 @@ def eon_closed(budgets: Array, delta: float) -> float:
     >>> round(eon_closed(np.linspace(0.05, 1, 10_000), 1e-8), 4)
     0.2051
     """
-    delta = check_delta(delta)
-    echoes = mean_echoes(budgets)
-    least = 16 * (math.log(4) - math.log(delta))
+    _, largest, delta = as_uniform(budgets, delta)
+    echoes, least = mean_echoes(budgets), 16 * (math.log(4) - math.log(delta))
     if not echoes >= least:
         raise RegimeError(f"eon_closed needs P >= 16 log(4/delta) = {least:g} at delta = {delta:g}, got P = {echoes:g}")
-    return closed_form(echoes, float(np.max(budgets)), delta)
+    return closed_form(echoes, largest, delta)
 
 
 def eon_numeric(budgets: Array, delta: float) -> float:
@@ -73,4 +71,5 @@ def eon_delta(budgets: Array, delta: float) -> float:
     >>> float(f"{eon_delta(np.array([0.05, 1.0]), 1e-8):.3g}")
     4.62e-09
     """
-    return math.tanh(float(positive_array("budgets", budgets).max()) / 2) * check_delta(delta)
+    _, largest, delta = as_uniform(budgets, delta)
+    return math.tanh(largest / 2) * delta
