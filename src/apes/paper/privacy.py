@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from apes.accounting.published import DeltaConvention, advanced_composition, user_apes, user_s_apes
+from apes.accounting.published.user_level import DeltaConvention, advanced_composition, user_apes, user_s_apes
 from apes.paper.experiment import Results
 from apes.paper.parts import Part
 from apes.paper.setting import DELTA_S, DELTA_USER, DIMENSIONS, KEPT, Setting

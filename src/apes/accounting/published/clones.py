@@ -4,14 +4,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binom
 
-from apes.accounting.published.inputs import as_uniform
+from apes.accounting import Array
+from apes.accounting.published.uniform import as_uniform
 from apes.errors import RegimeError
 from apes.mathematics.search import first_below
-
-Array = NDArray[np.float64]
 
 # Numbers of clones outside the window have at most this share of delta as their mass, which is added to delta.
 _OUTSIDE = 1e-9
