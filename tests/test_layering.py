@@ -1,4 +1,4 @@
-"""The import arrows of the design: base <- trust zones <- sparsification <- plan <- training <- the rest <- cli."""
+"""The house: which rooms there are, which may look into which, and how large what stands in them may be."""
 
 import ast
 from pathlib import Path
@@ -8,28 +8,44 @@ import pytest
 import apes
 
 SOURCE = Path(apes.__file__).parent
-BASE = {
-    *("codes", "compiled", "errors", "laws", "messages", "parameters", "population", "randomness"),
-    *("envelope", "frames", "release", "settings", "durable", "json_logs", "thresholds", "wide"),
-}
-# What plan and training stand on besides the base and the zones: a new module that these import is named here too.
-COMMON = {"budgets", "data", "files", "frameworks", "models"}
+FOUNDATION = {"errors", "checks", "mathematics"}
+# What a user's side stands on, and what all parties exchange.
+PEOPLE = {"budgets", "data", "population", "models", "features"}
 PARTIES = {"client", "shuffler", "analyzer"}
-ZONES = {*PARTIES, "accounting"}
-ACCOUNTING_MAY_IMPORT = {"accounting", "codes", "errors", "laws", "parameters", "thresholds"}
-# A part may import parts of its own floor or of lower ones; what is not named here is the rest.
-FLOORS = [
-    BASE | COMMON,
-    ZONES,
-    {"sparsification"},
-    {"plan"},
-    {"analysis"},
-    {"training"},
-    {"(rest)"},
-    {"cli"},
-    {"__main__"},
-]
-REST = FLOORS.index({"(rest)"})
+ZONES = FOUNDATION | PEOPLE | PARTIES | {"messages", "accounting"}
+TRAINING = ZONES | {"terms", "training", "storage"}
+# Every room, and which others it may import; a module belongs to the longest name that it begins with.
+ROOMS = {
+    "errors": set(),
+    "checks": {"errors"},
+    "mathematics": {"errors", "checks"},
+    "messages": set(),
+    "storage": {"errors", "checks"},
+    "budgets": FOUNDATION,
+    "data": FOUNDATION | {"storage"},
+    "population": FOUNDATION | {"budgets", "data"},
+    "models": FOUNDATION | {"population"},
+    "features": FOUNDATION | {"population"},
+    "client": FOUNDATION | {"messages", "population", "models", "client.draws"},
+    # Compiled loops: they see arrays, never a user's block.
+    "client.draws": FOUNDATION | {"client"},
+    "shuffler": FOUNDATION | {"messages"},
+    "analyzer": FOUNDATION | {"messages"},
+    "accounting": FOUNDATION,
+    "wire": {"errors", "checks", "messages"},
+    # The shuffler as a service has a gate of its own; what shuffles knows nothing of it.
+    "shuffler.service": FOUNDATION | {"messages", "storage", "wire", "shuffler", "accounting"},
+    "terms": ZONES,
+    "training": TRAINING,
+    "audit": TRAINING,
+    "paper": TRAINING,
+    "federation": TRAINING | {"wire", "shuffler.service"},
+    "cli": TRAINING | {"wire", "shuffler.service", "audit", "paper", "federation"},
+    "__main__": {"cli"},
+    # The package itself: what it offers to others.
+    "": TRAINING,
+}
+LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS, MOST_AT_THE_ROOT = 250, 40, 5, 10
 
 
 def module_name(path):
@@ -37,12 +53,10 @@ def module_name(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def modules():
-    """Dotted names of all modules and packages under src/apes, with their files."""
-    return {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
 
 
-def imported(source, name, is_package, known):
+def imported(source, name, is_package, known=frozenset(MODULES)):
     """Modules of the package that a source imports anywhere in its text, also inside functions."""
     found = set()
     for node in ast.walk(ast.parse(source)):
@@ -58,100 +72,206 @@ def imported(source, name, is_package, known):
     return {module for module in found if module.split(".")[0] == "apes"}
 
 
-def part(module):
-    """The part of the package that a module belongs to: ``client`` for apes.models.updates, ``apes`` for itself."""
-    return module.split(".")[1] if "." in module else "apes"
-
-
-def floor(name):
-    return next((number for number, parts in enumerate(FLOORS) if name in parts), REST)
+def room(module):
+    """The room of a module: ``client.draws`` for apes.client.draws.coded, ``errors`` for apes.errors; None without."""
+    inside = module.split(".")[1:]
+    names = (".".join(inside[:length]) for length in range(len(inside), -1, -1))
+    return next((name for name in names if name in ROOMS and (name or not inside)), None)
 
 
 def violations(module, imports):
     """The imports of a module that go against the arrows."""
-    own = part(module)
-    return {name for name in imports if part(name) != own and not is_allowed(own, part(name))}
+    own = room(module)
+    return {name for name in imports if room(name) != own and room(name) not in ROOMS[own]}
 
 
-def is_allowed(own, other):
-    if own == "accounting":
-        return other in ACCOUNTING_MAY_IMPORT
-    if own in BASE:
-        return other in BASE | COMMON
-    if own in PARTIES and other in ZONES:
-        return False
-    return floor(other) <= floor(own)
-
-
-@pytest.mark.parametrize(("module", "path"), modules().items(), ids=list(modules()))
+@pytest.mark.parametrize(("module", "path"), MODULES.items(), ids=list(MODULES))
 def test_imports_follow_the_arrows(module, path):
-    imports = imported(path.read_text(encoding="utf-8"), module, path.name == "__init__.py", modules())
+    imports = imported(path.read_text(encoding="utf-8"), module, path.name == "__init__.py")
     assert violations(module, imports) == set()
 
 
-def test_the_parts_named_in_the_rules_exist():
-    parts = {part(module) for module in modules()}
-    assert BASE | COMMON | ZONES | {"plan", "training"} <= parts
+def test_every_module_is_in_a_room_and_every_room_is_there():
+    assert {room(module) for module in MODULES} == set(ROOMS)
+
+
+def test_no_arrow_leads_back():
+    """Rooms can be put in an order in which each imports earlier ones alone; a room and its inner one count as one."""
+    arrows = {}
+    for name, others in ROOMS.items():
+        outer = name.split(".")[0]
+        arrows.setdefault(outer, set()).update({other.split(".")[0] for other in others} - {outer})
+    done = set()
+    while ready := {name for name, others in arrows.items() if name not in done and others <= done}:
+        done |= ready
+    assert done == set(arrows)
+
+
+def test_few_files_lie_in_the_hall():
+    assert len([entry for entry in SOURCE.iterdir() if entry.is_file()]) <= MOST_AT_THE_ROOT
+
+
+def reason(kind, text, around=()):
+    """Whether a comment with a reason stands above the first statement of a file, or on one of the lines around."""
+    lines, statements = text.splitlines(), ast.parse(text).body
+    is_docstring = ast.get_docstring(ast.parse(text)) is not None
+    top = statements[is_docstring].lineno if len(statements) > is_docstring else 0
+    places = [*lines[:top], *(lines[number - 1] for number in around)]
+    said = (line.partition(f"# {kind}: ")[2] for line in places)
+    return any(len(words.split()) >= 3 for words in said)
+
+
+def functions(text):
+    nodes = ast.walk(ast.parse(text))
+    return [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def length(function):
+    """Lines of a function without decorators and docstring."""
+    first = function.body[0]
+    spared = first.end_lineno - first.lineno + 1 if ast.get_docstring(function) is not None else 0
+    return function.end_lineno - function.lineno + 1 - spared
+
+
+def positional(function):
+    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    return len([name for name in names if name not in ("self", "cls")])
+
+
+def too_large(text):
+    """What is larger than allowed, without a comment that says why."""
+    lines, found = text.count("\n"), []
+    if lines > LONGEST_FILE and not reason("long", text):
+        found.append(f"{lines} lines")
+    for function in functions(text):
+        above = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]) - 1
+        around = range(max(above, 1), function.body[0].lineno)
+        if length(function) > LONGEST_FUNCTION and not reason("long", text, around):
+            found.append(f"{function.name}: {length(function)} lines")
+        if positional(function) > MOST_PARAMETERS and not reason("parameters", text, around):
+            found.append(f"{function.name}: {positional(function)} parameters")
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES.values(), ids=list(MODULES))
+def test_nothing_is_too_large_without_a_reason(path):
+    assert too_large(path.read_text(encoding="utf-8")) == []
+
+
+SIX = "(a, b, c, d, e, f):\n    pass\n"
+MANY_LINES = "".join(f"    x = {number}\n" for number in range(LONGEST_FUNCTION))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("x = 1\n" * 251, ["251 lines"]),
+        ("x = 1\n" * 250, []),
+        ("# long: a table, a row per line\n" + "x = 1\n" * 250, []),
+        ("# long:\n" + "x = 1\n" * 250, ["251 lines"]),
+        ("import math\n# long: said in the wrong place\n" + "x = 1\n" * 250, ["252 lines"]),
+        (f"def f{SIX}", ["f: 6 parameters"]),
+        ("def f(a, b, c, d, e, *, f):\n    pass\n", []),
+        ("class A:\n    def f(self, a, b, c, d, e):\n        pass\n", []),
+        ("class A:\n    def f(self, a, b, c, d, e, f):\n        pass\n", ["f: 6 parameters"]),
+        (f"def g():\n    def f{SIX.replace('    pass', '        pass')}", ["f: 6 parameters"]),
+        (f"async def f{SIX}", ["f: 6 parameters"]),
+        (f"# parameters: words in registers, apart\n@inlined\ndef f{SIX}", []),
+        (f"@inlined\n# parameters: words in registers, apart\ndef f{SIX}", []),
+        ("def f(a, b, c, d, e, f):  # parameters: words in registers, apart\n    pass\n", []),
+        (
+            f"import math\n\n# parameters: of another function, above\ndef g():\n    pass\n\ndef f{SIX}",
+            ["f: 6 parameters"],
+        ),
+        (f"def f():\n{MANY_LINES}", ["f: 41 lines"]),
+        (f'def f():\n    """One.\n\n    Two.\n    """\n{MANY_LINES[10:]}', []),
+        (f"# long: all steps of one thing\ndef f():\n{MANY_LINES}", []),
+        (f"# parameters: words in registers, apart\ndef f():\n{MANY_LINES}", ["f: 41 lines"]),
+    ],
+)
+def test_what_is_too_large_is_seen(text, found):
+    assert too_large(text) == found
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("apes.models.updates", "from apes.shuffler.shuffle import Permuter"),
-        ("apes.models.updates", "import apes.analyzer.expected"),
-        ("apes.models.updates", "def f():\n    from ..analyzer import expected"),
+        ("apes.client.randomizer", "from apes.shuffler.shuffle import Permuter"),
+        ("apes.client.randomizer", "import apes.analyzer.expected"),
+        ("apes.client.draws.coded", "def f():\n    from ...analyzer import expected"),
+        ("apes.client.draws.coded", "from apes.population import UserBlock"),
+        ("apes.client.client", "from ..training import train"),
+        ("apes.client.client", "from apes import Plan"),
+        ("apes.client.client", "from apes.accounting.exposure import Exposure"),
         ("apes.shuffler.tally", "from apes import client"),
-        ("apes.shuffler.tally", "from apes.accounting.exposure import Event"),
+        ("apes.shuffler.tally", "from apes.accounting.exposure import Exposure"),
+        ("apes.shuffler.tally", "from apes.shuffler.service.gate import Gate"),
+        ("apes.shuffler.tally", "from apes.population import UserBlock"),
+        ("apes.shuffler.service.gate", "from apes.models.model import Model"),
+        ("apes.shuffler.service.gate", "from apes.terms.terms import Terms"),
         ("apes.analyzer.expected", "from apes.client import randomizer as r"),
         ("apes.analyzer.expected", "import numpy, apes.shuffler"),
         ("apes.analyzer.expected", "from apes.terms.plan import Plan"),
-        ("apes.client.pipeline", "from ..training import train"),
-        ("apes.client.pipeline", "from apes import Plan"),
+        ("apes.analyzer.optimizer", "from apes.population import Examples"),
         ("apes.accounting.exposure", "from apes.messages import Report"),
         ("apes.accounting.exposure", "from apes.population import UserBlock"),
-        ("apes.accounting.exposure", "from apes.models.updates import Updater"),
-        ("apes.accounting.exposure", "from apes.mathematics.randomness import SimulationSource"),
-        ("apes.mathematics.laws", "from apes.accounting.exposure import Event"),
-        ("apes.errors", "from .client import update"),
+        ("apes.accounting.exposure", "from apes.budgets import make_budgets"),
+        ("apes.accounting.exposure", "from apes.models.model import Model"),
+        ("apes.accounting.certificate.curve", "from apes.data import load"),
+        ("apes.mathematics.laws", "from apes.accounting.exposure import Exposure"),
+        ("apes.mathematics.laws", "from apes.messages import Report"),
+        ("apes.errors", "from .client import client"),
+        ("apes.checks", "from apes.mathematics import laws"),
         ("apes.messages", "import apes.cli.main"),
+        ("apes.storage.files", "from apes.data import load"),
         ("apes.population", "import apes"),
-        ("apes.budgets", "from apes.models.updates import Updater"),
+        ("apes.budgets", "from apes.models.model import Model"),
+        ("apes.models.logistic", "from apes.client.clip import clipped"),
+        ("apes.features.feature_map", "from apes.client.client import Client"),
+        ("apes.wire.envelope", "from apes.shuffler.shuffle import Permuter"),
         ("apes.terms.plan", "from apes.training.train import train"),
-        ("apes.terms.plan", "from apes.paper import table1"),
-        ("apes.training.train", "from apes.training.run_folder import Run"),
-        ("apes.training.train", "from apes.federation.courier import Courier"),
+        ("apes.terms.plan", "from apes.storage.files import write_whole"),
+        ("apes.terms.plan", "from apes.paper import table3"),
+        ("apes.training.train", "from apes.federation.parties import invite"),
         ("apes.training.run_folder", "from apes.cli.main import main"),
+        ("apes.training.run_folder", "from apes.wire.frames import frames"),
+        ("apes.audit.audit", "from apes.federation.relay import Relay"),
+        ("apes.paper.parts", "from apes.audit.audit import audit"),
+        ("apes.federation.relay", "from apes.paper import table3"),
+        ("apes.federation.relay", "from apes.cli.shared import Json"),
+        ("apes.cli.main", "import apes"),
         ("apes", "from apes.cli.main import main"),
+        ("apes", "from apes.federation.parties import invite"),
+        ("apes.errors", "import apes.cellar.wine"),
     ],
 )
 def test_forbidden_imports_are_seen(module, source):
-    assert violations(
-        module, imported(source, module, module == "apes", {*modules(), "apes.cli.main", "apes.training.run_folder"})
-    )
+    assert violations(module, imported(source, module, module == "apes"))
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("apes.models.updates", "import numpy\nfrom apes.population import UserBlock\nfrom .randomizer import Place"),
-        ("apes.analyzer.expected", "from apes.mathematics.laws import ClipLaplace\nfrom apes import codes"),
+        ("apes.client.client", "import numpy\nfrom apes.population import UserBlock\nfrom .randomizer import Place"),
+        ("apes.client.client", "from apes.models.model import Model\nfrom apes.client.draws.coded import draw_codes"),
+        ("apes.client.draws.coded", "from apes.client.clip import clipped\nfrom apes.mathematics import randomness"),
+        ("apes.analyzer.expected", "from apes.mathematics.laws import ClipLaplace\nfrom apes import messages"),
         (
             "apes.accounting.certificate.curve",
-            "from apes.mathematics.thresholds import MAX_LEVELS\nfrom .event import Event",
+            "from apes.mathematics.thresholds import MAX_LEVELS\nfrom ..exposure import Exposure",
         ),
-        ("apes.terms.plan", "from apes.models.updates import Updater\nfrom apes.accounting.exposure import Event"),
+        (
+            "apes.shuffler.service.gate",
+            "from apes.accounting.accountant import Accountant\nfrom ..shuffle import Adder",
+        ),
+        ("apes.terms.plan", "from apes.models.model import Model\nfrom apes.accounting.exposure import Exposure"),
         ("apes.training.train", "from apes.terms.plan import Plan\nfrom apes.shuffler import shuffle"),
-        ("apes.training.run_folder", "from apes.training.train import train\nfrom apes.terms.plan import Plan"),
-        ("apes.cli.main", "from apes.training.run_folder import Run"),
+        ("apes.training.run_folder", "from apes.training.train import train\nfrom apes.storage import files"),
+        ("apes.federation.relay", "from apes.wire.frames import frames\nfrom apes.training.run import Run"),
+        ("apes.cli.main", "from apes.training.run_folder import RunFolder\nfrom apes.audit.audit import audit"),
         ("apes.__main__", "from apes.cli.main import main"),
         ("apes", "from apes.terms.plan import Plan\nfrom apes.training.train import train"),
     ],
 )
 def test_permitted_imports_are_not_reported(module, source):
-    assert (
-        violations(
-            module,
-            imported(source, module, module == "apes", {*modules(), "apes.cli.main", "apes.training.run_folder"}),
-        )
-        == set()
-    )
+    assert violations(module, imported(source, module, module == "apes")) == set()

@@ -201,7 +201,7 @@ def test_damaged_checkpoint_and_missing_run(apes, finished, tmp_path):
 def test_a_run_with_choices_that_are_not_known_here():
     choices = Choices.of({"users": 300}).as_dict()
     assert make_choices({}, choices).as_dict() == make_choices({"users": 300}, choices).as_dict() == choices
-    with pytest.raises(DataError, match="choices that are not known here: flavour$"):
+    with pytest.raises(DataError, match=r"choices that are not known here: flavour$"):
         make_choices({}, choices | {"flavour": "sweet"})
 
 
