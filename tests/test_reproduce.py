@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from apes.cli.main import app
 from apes.errors import DataError
-from apes.paper import EXPERIMENTS
 from apes.paper.accuracy import cell
+from apes.paper.experiments import EXPERIMENTS
 from apes.paper.page import FINDINGS, write_page
 from apes.paper.parts import Part, Workshop
 from apes.paper.printed import ACCURACY, EPSILON_C, EPSILON_UC, EPSILON_UC_TABLE_3, NAMES

@@ -8,7 +8,6 @@ import typer
 
 from apes.accounting.account import Account, Question, account
 from apes.cli import display, shared
-from apes.cli.plots import draw_account
 from apes.cli.train import certified
 from apes.training.run_folder import RunFolder
 
@@ -42,6 +41,8 @@ def account_command(
         result = account(Question(exposure, rounds, delta, delta_s, colluders), show)
     answer = _as_dict(result) | {"seconds": time.perf_counter() - began}
     if plot is not None:
+        from apes.cli.plots import draw_account
+
         draw_account(result, plot)
     display.account(answer)
     shared.tell(answer, as_json)

@@ -9,7 +9,6 @@ import typer
 from apes.audit.audit import AuditResult, audit
 from apes.budgets import make_budgets
 from apes.cli import display, shared
-from apes.cli.plots import draw_audit
 from apes.errors import ParameterError
 
 
@@ -39,6 +38,8 @@ def audit_command(
     facts = {name: value for name, value in asdict(result).items() if not name.endswith("_attack")}
     facts |= {"passed": result.passed, "seconds": time.perf_counter() - began}
     if plot is not None:
+        from apes.cli.plots import draw_audit
+
         draw_audit(result, plot)
     shared.tell(facts, as_json, _in_words(result))
     if not result.passed:

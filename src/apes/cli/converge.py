@@ -3,14 +3,15 @@
 import json
 import time
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
 from apes.cli import display, shared
-from apes.cli.plots import draw_convergence
-from apes.paper.convergence.trial import ConvergenceTrial, TrialResult, run_trial
+
+if TYPE_CHECKING:
+    from apes.paper.convergence.trial import ConvergenceTrial, TrialResult
 
 _ROWS = 9
 
@@ -29,11 +30,15 @@ def converge_command(
     as_json: shared.Json = False,
 ) -> None:
     """Train a problem that meets the assumptions of the convergence bound; fail loudly if the bound does not hold."""
+    from apes.paper.convergence.trial import ConvergenceTrial, run_trial
+
     trial = ConvergenceTrial(budgets, users, clip, rounds, seeds, dimensions, scatter, start)
     began = time.perf_counter()
     with display.steps("training", "runs") as progress:
         result = run_trial(trial, progress)
     if plot is not None:
+        from apes.cli.plots import draw_convergence
+
         draw_convergence(trial, result, plot)
     answer = {"trial": asdict(trial), **asdict(result), "is_within": result.is_within}
     answer["seconds"] = time.perf_counter() - began
@@ -43,7 +48,7 @@ def converge_command(
         raise typer.Exit(1)
 
 
-def _in_words(trial: ConvergenceTrial, result: TrialResult) -> str:
+def _in_words(trial: "ConvergenceTrial", result: "TrialResult") -> str:
     lines = ["round    measured  +- standard error    proved bound   published (not a bound)"]
     for number in np.unique(np.linspace(0, trial.rounds, _ROWS).round().astype(int)):
         published = "does not apply" if result.published is None else f"{result.published[number]:.4g}"

@@ -17,7 +17,6 @@ from apes.accounting.planner import Answer, Goal
 from apes.budgets import make_budgets
 from apes.checks import one_of, positive
 from apes.cli import display, shared
-from apes.cli.plots import draw_level_choice, draw_plan
 from apes.errors import ParameterError
 from apes.mathematics.search import Progress
 from apes.terms.level_choice import LevelChoice, choose_levels
@@ -111,6 +110,8 @@ def find(dial: Dial, solve: str, goal: Goal, plot: Path | None) -> Answer:
         middle = dial.default if answer.value is None else answer.value
         with display.steps("drawing", "points") as progress:
             curve = planner.curve_around(dial.cost, middle, dial.most, is_whole=dial.is_whole, progress=progress)
+        from apes.cli.plots import draw_plan
+
         draw_plan(curve, answer, goal, solve, plot)
     return answer
 
@@ -121,6 +122,8 @@ def find_levels(goal: Goal, clips: Sequence[float], plot: Path | None) -> LevelC
         progress(0, 100)
         choice = choose_levels(goal, progress)
     if plot is not None:
+        from apes.cli.plots import draw_level_choice
+
         draw_level_choice(choice, goal, clips, plot)
     return choice
 

@@ -13,7 +13,7 @@ from apes.accounting.planner import Answer, CostCurve, Goal
 from apes.audit.attack import Attack, lower_bounds
 from apes.audit.audit import AuditResult
 from apes.paper.convergence.trial import ConvergenceTrial, TrialResult
-from apes.paper.style import BLUE, BROWN, DARK, GREY, SAND, log_ticks, panels, save
+from apes.storage.pictures import BLUE, BROWN, DARK, GREY, SAND, log_ticks, panels, save
 from apes.terms.level_choice import LevelChoice
 from apes.training.run import RoundMetrics
 

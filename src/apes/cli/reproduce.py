@@ -9,17 +9,11 @@ import typer
 from apes.checks import one_of
 from apes.cli import display, shared
 from apes.data import NAMES
-from apes.paper import EXPERIMENTS
-from apes.paper.page import write_page
-from apes.paper.parts import Workshop
-from apes.paper.report import write_report
-from apes.paper.run import seconds, work, write
-from apes.paper.setting import Setting, quick
 
 
 # parameters: one per option, as typer wants it.
 def reproduce_command(
-    what: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, or all.")],
+    what: Annotated[str, typer.Argument(help="table3, table4, fig2a, fig2b, fig3a, fig3b, fig4 to fig8, or all.")],
     data: Annotated[str, typer.Option(help=f"Data set: {', '.join(NAMES)}.")] = "digits",
     data_dir: shared.DataDir = None,
     out: Annotated[Path, typer.Option(help="Folder for results; what is there already is not run again.")] = Path(
@@ -30,6 +24,13 @@ def reproduce_command(
     as_json: shared.Json = False,
 ) -> None:
     """Make a table or figure of the paper anew: result, picture, and a report with the paper's figures beside ours."""
+    from apes.paper.experiments import EXPERIMENTS
+    from apes.paper.page import write_page
+    from apes.paper.parts import Workshop
+    from apes.paper.report import write_report
+    from apes.paper.run import seconds, work, write
+    from apes.paper.setting import Setting, quick
+
     one_of("what", what, [*EXPERIMENTS, "all"])
     one_of("data", data, NAMES)
     setting = quick(data) if is_quick else Setting(data)

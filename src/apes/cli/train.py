@@ -10,7 +10,6 @@ import typer
 from apes.accounting.guarantee import Guarantee
 from apes.cli import display, shared
 from apes.cli.options import Choices, make_choices, with_choices
-from apes.cli.plots import draw_accuracy
 from apes.errors import ParameterError
 from apes.storage.version import __version__
 from apes.training.round import Workers
@@ -57,6 +56,8 @@ def train_command(
     if folder is not None:
         folder.finish(result.weights, summary)
         title = f"{summary['framework']} on {summary['data']}: {summary['users']:,} users, budgets {summary['budgets']}"
+        from apes.cli.plots import draw_accuracy
+
         draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
     display.summary(summary)
     shared.tell(summary, as_json)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from apes.paper import EXPERIMENTS
 from apes.paper.experiment import Table
+from apes.paper.experiments import EXPERIMENTS
 from apes.storage.files import write_bytes
 
 Result = dict[str, Any]

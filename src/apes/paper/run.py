@@ -10,8 +10,8 @@ from typing import Any
 from apes.paper.experiment import Experiment
 from apes.paper.parts import Part, Workshop
 from apes.paper.setting import Setting
-from apes.paper.style import save
 from apes.storage.files import write_bytes
+from apes.storage.pictures import save
 from apes.storage.version import __version__
 
 WorkProgress = Callable[[float, float, str], None]

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from apes.mathematics.laws import ClipLaplace, Laplace
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.setting import Setting
-from apes.paper.style import BLUE, BROWN, PURPLE, log_ticks, panels
+from apes.storage.pictures import BLUE, BROWN, PURPLE, log_ticks, panels
 
 _CLIPS = (0.01, 0.1, 1.0)
 _BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0)
