@@ -6,7 +6,7 @@ import pytest
 from apes.client.client import Client
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Place
 from apes.client.sparsifier import RandomB, Threshold, TopB
-from apes.client.top_b_first import TopBFirst
+from apes.client.top_b_first import top_b_first
 from apes.errors import ParameterError
 from apes.mathematics.randomness import SimulationSource
 from apes.models.logistic import FedProx, LogisticRegression
@@ -102,7 +102,7 @@ def test_the_parts_are_what_the_stages_give_on_the_whole(stages):
     scratch = np.empty(5 * weights.size, dtype=np.float32)
     prepared = prepare_updates(client.model, weights, block)
     if client.kept_first is not None:
-        prepared = TopBFirst(prepared, client.kept_first, (5, weights.size))
+        prepared = top_b_first(prepared, client.kept_first, (5, weights.size))
     update = prepared.coordinates(0, weights.size, scratch)
     tables, place = client.randomizer.prepare(block.budgets), Place(3, 0)
     values = client.randomizer.draw(update, tables, place, SOURCE)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from apes import LogisticRegression, Terms
-from apes.client.top_b_first import TopBFirst, keep_largest_coordinates
+from apes.client.top_b_first import keep_largest_coordinates, top_b_first
 from apes.errors import ParameterError
 from apes.population import UserBlock
 
@@ -84,7 +84,7 @@ def test_asked_for_parts_or_for_all():
     users = block()
     dense = MODEL.updates(WEIGHTS, users)
     sparse = kept_of(dense, 9)
-    prepared = TopBFirst(MODEL.prepare(WEIGHTS, users), 9, (5, 93))
+    prepared = top_b_first(MODEL.prepare(WEIGHTS, users), 9, (5, 93))
     parts = [
         prepared.coordinates(low, high, np.empty(5 * 31, np.float32)) for low, high in [(0, 31), (31, 62), (62, 93)]
     ]
@@ -95,9 +95,9 @@ def test_asked_for_parts_or_for_all():
 def test_more_than_there_are():
     dense = MODEL.prepare(WEIGHTS, block())
     with pytest.raises(ParameterError, match=r"^b must be in \[1, 93\], the number of coordinates; got 94$"):
-        TopBFirst(dense, 94, (5, 93))
+        top_b_first(dense, 94, (5, 93))
     with pytest.raises(ParameterError, match=r"^b must be in \[1, inf\)"):
-        TopBFirst(dense, 0, (5, 93))
+        top_b_first(dense, 0, (5, 93))
 
 
 def test_simulation_and_device_choose_alike():

@@ -60,8 +60,7 @@ class ContinuousInverse:
 
     def standard_error(self, budgets: F64) -> float:
         """Noise of the estimate at 0."""
-        inputs, expected, variance = continuous_response(budgets, self.clip)
-        return _error_at_zero(inputs, expected, variance, budgets.size)
+        return _error_at_zero(*continuous_response(budgets, self.clip), budgets.size)
 
     def estimate(self, batch: Batch) -> Estimate:
         """Invert the expected mean report, coordinate by coordinate; outside its range, clip."""
@@ -130,8 +129,7 @@ def adaptive_statistic(channel: Channel, users: int) -> F64:
     does not shrink with n; the likelihood's curve bends more. Less noise is worth that only while there is much.
     """
     report = report_statistic(channel)
-    is_noisy = _coded_error(channel, report, users) > NOISY
-    return likelihood_statistic(channel) if is_noisy else report
+    return likelihood_statistic(channel) if _coded_error(channel, report, users) > NOISY else report
 
 
 STATISTICS: dict[str | None, Callable[[Channel, int], F64]] = {

@@ -28,18 +28,13 @@ class ServerState:
 class ServerOptimizer:
     """Gradient step with optional momentum, step decay and averaging.
 
-    Args:
-        learning_rate: Step alpha of the first round, in (0, inf).
-        momentum: Weight of the past in the running mean of estimates, in [0, 0.999]. The mean is corrected for
-            its start, so the size of a step does not depend on it.
-        decay: The step of round t (from 0) is alpha / (1 + decay t), decay in [0, 10^3].
-        averaging: 0 hands out the last model; a in (0, 100] the average with weights growing like t^a.
+    The running mean of the estimates is corrected for its start, so the size of a step does not depend on momentum.
     """
 
-    learning_rate: float
-    momentum: float = 0.0
-    decay: float = 0.0
-    averaging: float = 0.0
+    learning_rate: float  # alpha of the first round, in (0, inf)
+    momentum: float = 0.0  # weight of the past in the running mean of estimates, in [0, 0.999]
+    decay: float = 0.0  # in [0, 10^3]: the step of round t (from 0) is alpha / (1 + decay t)
+    averaging: float = 0.0  # 0 hands out the last model; a in (0, 100] the average with weights growing like t^a
 
     def __post_init__(self) -> None:
         positive("learning_rate", self.learning_rate)

@@ -6,13 +6,14 @@ constant time; a simulation draws from addressed randomness, so that results do 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
 from apes.client.randomizer import CodedClipLaplace, Place, Randomizer
 from apes.client.sparsifier import DeviceSparsifier, Sparsifier
-from apes.client.top_b_first import TopBFirst
+from apes.client.top_b_first import top_b_first
 from apes.mathematics.arrays import F32, U8
 from apes.mathematics.randomness import SimulationSource, SystemSource
 from apes.messages import Report
@@ -40,7 +41,9 @@ class Client:
         """Yield a block's reports at the global model ``weights``, some coordinates at a time."""
         update = self._prepare(weights, block)
         tables = self.randomizer.prepare(block.budgets)
-        parts = list(self._parts(weights.size))
+        is_whole = self.sparsifier is not None and self.sparsifier.needs_whole_update
+        count = 1 if is_whole else -(-weights.size // _COORDINATES_AT_ONCE)
+        parts = list(pairwise(part * weights.size // count for part in range(count + 1)))
         # One piece of memory for all parts: fresh pages would cost more than the arithmetic on them saves.
         scratch = np.empty(block.budgets.size * max(stop - start for start, stop in parts), dtype=np.float32)
         for start, stop in parts:
@@ -54,13 +57,7 @@ class Client:
         update = prepare_updates(self.model, weights, block, is_checked=self.checks_updates)
         if self.kept_first is None:
             return update
-        return TopBFirst(update, self.kept_first, (block.budgets.size, weights.size))
-
-    def _parts(self, dimensions: int) -> Iterator[tuple[int, int]]:
-        whole = self.sparsifier is not None and self.sparsifier.needs_whole_update
-        parts = 1 if whole else -(-dimensions // _COORDINATES_AT_ONCE)
-        for part in range(parts):
-            yield part * dimensions // parts, (part + 1) * dimensions // parts
+        return top_b_first(update, self.kept_first, (block.budgets.size, weights.size))
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Place:
 class Randomizer(ABC):
     """Perturbs blocks of updates, clipped to [-C, C], under their users' budgets."""
 
-    clip: float
+    clip: float  # C, in (0, inf)
 
     def __post_init__(self) -> None:
         positive("clip", self.clip)
@@ -66,15 +66,11 @@ class Randomizer(ABC):
 class CodedClipLaplace(Randomizer):
     """Clip-Laplace on K levels, exact in integers: what leaves a device.
 
-    Args:
-        clip: C, in (0, inf): coordinates are clipped to [-C, C].
-        levels: K in [2, 256].
-
     Guarantee:
         Every coordinate is epsilon-LDP with its user's epsilon, to the last bit (`apes.mathematics.thresholds`).
     """
 
-    levels: int = MAX_LEVELS
+    levels: int = MAX_LEVELS  # K in [2, 256]
 
     def __post_init__(self) -> None:
         # Levels per unit of update must be a finite float32.

@@ -54,10 +54,7 @@ class _KeepB(ABC):
 
 
 class TopB(_KeepB):
-    """Keep a user's b reports of largest size, pad the rest with perturbed zeros (S-APES).
-
-    Ties are broken at random. The padding has the user's own budget, as in the paper.
-    """
+    """Keep a user's b reports of largest size, ties broken at random; padded as in the paper (S-APES)."""
 
     def _choose(self, values: Values, tables: Tables, address: Address, key: Key, kept: Bools) -> None:
         if values.dtype == np.uint8:
@@ -88,16 +85,12 @@ class RandomB(_KeepB):
 class Threshold:
     """Keep reports of size at least tau C, pad the rest with Clip-Laplace at 0 of one public budget.
 
-    Args:
-        tau: Threshold as a fraction of C, in [0, 1].
-        padding_epsilon: Budget of the padding's law, the same for everybody, in (0, 44].
-
     Guarantee:
         The padding does not depend on the user, so the result is post-processing of each report alone.
     """
 
-    tau: float
-    padding_epsilon: float = 4.0
+    tau: float  # threshold as a fraction of C, in [0, 1]
+    padding_epsilon: float = 4.0  # budget of the padding's law, the same for everybody, in (0, 44]
     needs_whole_update = False
 
     def __post_init__(self) -> None:
@@ -129,8 +122,7 @@ class Threshold:
         """Which of the reported levels, out of ``levels``, are far enough from the centre."""
         beyond = levels_beyond(levels, self.tau)
         centre = beyond.size // 2
-        kept: Bools = _farther_level(values, levels) >= centre + int(np.argmax(beyond[centre:]))
-        return kept
+        return np.asarray(_farther_level(values, levels) >= centre + int(np.argmax(beyond[centre:])))
 
 
 Sparsifier = TopB | RandomB | Threshold

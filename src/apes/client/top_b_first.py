@@ -7,53 +7,31 @@ The choice looks at data, and how long a device takes can be seen. So it takes t
 b-th largest size is built bit by bit, each bit from a count over all coordinates.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 
 from apes.checks import whole
 from apes.errors import ParameterError
-from apes.mathematics.arrays import F32, U32
+from apes.mathematics.arrays import U32
 from apes.mathematics.compiled import compiled
-from apes.models.model import PreparedUpdate
+from apes.models.model import PreparedUpdate, WholeUpdates
 
 # Without its sign, a float32 number's bits order as the number does.
 _SIZE = np.uint32(0x7FFFFFFF)
 _BITS = 31
 
 
-@dataclass(frozen=True, eq=False)
-class TopBFirst:
+def top_b_first(update: PreparedUpdate, b: int, shape: tuple[int, int]) -> WholeUpdates:
     """Updates of a block of users (shape: users x coordinates), all but b coordinates of each set to zero.
 
     Guarantee:
         At most b coordinates of every user's update are not zero, whatever data and model are, NaN and infinities
         included.
     """
-
-    dense: PreparedUpdate
-    b: int
-    shape: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        if whole("b", self.b, 1) > self.shape[1]:
-            raise ParameterError(f"b must be in [1, {self.shape[1]}], the number of coordinates; got {self.b}")
-
-    def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
-        """Coordinates start .. stop - 1; the choice needs all, so asked for a part it keeps them all."""
-        if (start, stop) == (0, self.shape[1]):
-            return self._sparse(scratch)
-        return np.ascontiguousarray(self._all[:, start:stop])
-
-    @cached_property
-    def _all(self) -> F32:
-        return self._sparse(np.empty(self.shape[0] * self.shape[1], dtype=np.float32))
-
-    def _sparse(self, scratch: F32) -> F32:
-        updates = self.dense.coordinates(0, self.shape[1], scratch)
-        keep_largest_coordinates(updates.view(np.uint32), self.b)
-        return updates
+    if whole("b", b, 1) > shape[1]:
+        raise ParameterError(f"b must be in [1, {shape[1]}], the number of coordinates; got {b}")
+    updates = update.coordinates(0, shape[1], np.empty(shape[0] * shape[1], dtype=np.float32))
+    keep_largest_coordinates(updates.view(np.uint32), b)
+    return WholeUpdates(updates)
 
 
 @compiled

@@ -19,6 +19,7 @@ from apes.checks import positive, within
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64
 
+Shape = tuple[int, ...]
 # Below this budget the law is uniform, and its mean linear in epsilon, to the last digit of float64. The moments are
 # taken here instead, where the cube of epsilon does not underflow.
 _UNIFORM_BELOW = 1e-30
@@ -42,7 +43,7 @@ class _Law(ABC):
             object.__setattr__(self, name, value)
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Broadcast shape of location and epsilon."""
         return np.broadcast_shapes(np.shape(self.location), np.shape(self.epsilon))
 
@@ -70,7 +71,7 @@ class _Law(ABC):
     def ppf(self, q: ArrayLike) -> F64:
         """Return the quantile of q in [0, 1]."""
 
-    def rvs(self, size: int | tuple[int, ...] | None, rng: np.random.Generator) -> F64:
+    def rvs(self, size: int | Shape | None, rng: np.random.Generator) -> F64:
         """Draw finite reports by inversion; size None draws one per parameter. Not cryptographic."""
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy.random.Generator, got {rng!r}")
@@ -185,7 +186,6 @@ class ClipLaplace(_Law):
         return -np.expm1(-low) - np.expm1(-high)
 
 
-@dataclass(frozen=True, eq=False)
 class Laplace(_Law):
     """Classic Laplace mechanism: location plus noise of scale lam = 2 clip / epsilon, on all reals.
 
@@ -226,9 +226,7 @@ def _sinhc_excess(h: F64, a: F64) -> F64:
     return np.where(h < 1, np.exp(-a) * series, direct)
 
 
-def _numbers(
-    name: str, values: ArrayLike, low: float, high: float, shape: tuple[int, ...] = (), *, is_open: bool = False
-) -> F64:
+def _numbers(name: str, values: ArrayLike, low: float, high: float, shape: Shape = (), *, is_open: bool = False) -> F64:
     """Return a read-only float64 copy of values that fit the shape, in [low, high] or, if open, in (low, high)."""
     try:
         array = np.array(values, dtype=np.float64)
@@ -243,7 +241,7 @@ def _numbers(
     return array
 
 
-def _broadcast(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+def _broadcast(name: str, shape: Shape, other: Shape) -> Shape:
     try:
         return np.broadcast_shapes(shape, other)
     except (TypeError, ValueError):

@@ -26,13 +26,8 @@ def bisect(
 ) -> float:
     """Halve the way between two places and return the safe end: ``safe`` itself, or a place where the condition held.
 
-    Args:
-        is_safe: The condition, written so that NaN fails it.
-        unsafe: A place where it does not hold.
-        safe: One where it does, on either side.
-        steps: Most halvings.
-        tolerance: Distance of the two, relative to the safe one, at which to stop.
-        from_zero: Where to look next, as a share of the safe place, as long as the unsafe one is 0.
+    The condition must fail for NaN. Stops after so many steps, or where the distance is within the tolerance, relative
+    to the safe place. As long as the unsafe place is 0, the next one is ``from_zero`` times the safe one.
     """
     for _ in range(steps):
         if abs(safe - unsafe) <= tolerance * abs(safe):

@@ -28,9 +28,8 @@ from apes.mathematics.arrays import F64, U64, Bools
 from apes.mathematics.compiled import compiled, inlined
 from apes.mathematics.uint128 import ONE, ZERO, add, divide_small, fraction_product, subtract, times_word
 
+# A report is one byte per coordinate.
 MAX_LEVELS = 256
-"""A report is one byte per coordinate."""
-
 _ONE_HI = np.uint64(1 << 63)
 _MANTISSA_BITS = 53
 _ALWAYS_PRIVATE = 46.0

@@ -67,8 +67,7 @@ def fraction_product(a_hi: Word, a_lo: Word, b_hi: Word, b_lo: Word, up: bool) -
     # a b = high 2^128 + middle 2^64 + low, summed word by word with carries.
     word0 = a_lo * b_lo
     middle_hi, middle_lo = add(mul_high(a_hi, b_lo), a_hi * b_lo, mul_high(a_lo, b_hi), a_lo * b_hi)
-    middle_hi, middle_lo = add(middle_hi, middle_lo, ZERO, mul_high(a_lo, b_lo))
-    word1 = middle_lo
+    middle_hi, word1 = add(middle_hi, middle_lo, ZERO, mul_high(a_lo, b_lo))
     word3, word2 = add(mul_high(a_hi, b_hi), a_hi * b_hi, ZERO, middle_hi)
     # Dividing by 2^127 is one shift to the left and dropping the two lowest words.
     hi = (word3 << ONE) | (word2 >> _TOP)
@@ -81,13 +80,9 @@ def fraction_product(a_hi: Word, a_lo: Word, b_hi: Word, b_lo: Word, up: bool) -
 @inlined
 def times_word(a: Word, hi: Word, lo: Word) -> tuple[Word, Word, Word]:
     """Return (a + 1) times (hi, lo) as three words, highest first."""
-    word1, word0 = mul_high(a, lo), a * lo
-    word2, middle = mul_high(a, hi), a * hi
-    carry_hi, word1 = add(word2, middle, ZERO, word1)
+    word2, word1 = add(mul_high(a, hi), a * hi, ZERO, mul_high(a, lo))
     # plus (hi, lo) once, for the one in (a + 1)
-    word0 = word0 + lo
-    carry = Word(word0 < lo)
-    word1 = word1 + carry
-    carry_hi = carry_hi + Word(word1 < carry)
-    word1 = word1 + hi
-    return carry_hi + Word(word1 < hi), word1, word0
+    word0 = a * lo + lo
+    word2, word1 = add(word2, word1, ZERO, Word(word0 < lo))
+    word2, word1 = add(word2, word1, ZERO, hi)
+    return word2, word1, word0

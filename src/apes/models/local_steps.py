@@ -1,7 +1,7 @@
 """Compiled local steps of logistic regression, in the coefficients of a user's rows.
 
 A step sees the rows only through their scores at the global model and their Gram matrix. Only a user with very many
-rows goes through the local weights instead.
+rows goes through the local weights instead. Loops are handed arrays and numbers one by one, however many there are.
 """
 
 # parameters: compiled loops take arrays and words; numba does not know our objects.

@@ -1,12 +1,7 @@
 """The shuffler: takes reports of known senders, releases what no longer tells who sent what.
 
-A collector gathers a round's reports, block after block and on several threads at once, and releases one batch:
-
-* `LevelCounter`: coded reports as counts per level (memory does not grow with the users);
-* `Permuter`: every coordinate's reports in an independent random order;
-* `Adder`: for the frameworks without a shuffler, the plain sum.
-
-Each gives the same batch whatever the order and the size of the blocks, and whoever gathered which of them.
+A collector gathers a round's reports, block after block and on several threads at once, and releases one batch: the
+same whatever the order and the size of the blocks, and whoever gathered which of them.
 """
 
 import threading
@@ -21,29 +16,24 @@ from numpy.typing import NDArray
 
 from apes.checks import whole
 from apes.errors import ParameterError, ProtocolError
-from apes.mathematics.arrays import F32, F64, I64, U8, Bools
+from apes.mathematics.arrays import F32, F64, I64, U8, U32, Bools
 from apes.mathematics.compiled import compiled
-from apes.mathematics.randomness import Purpose, SimulationSource
+from apes.mathematics.randomness import Key, Purpose, SimulationSource, philox
 from apes.messages import Batch, CountedBatch, PermutedBatch, Report, SummedBatch
 from apes.shuffler.counts import LevelCounts
-from apes.shuffler.tally import permute_rows
 
 _FIXED_POINT = 2.0**32
+_WORD = np.uint64(32)
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What some of a round's users reported, gathered by another worker of the shuffler. Can be pickled.
+    """What some of a round's users reported, gathered by another worker of the shuffler. Can be pickled."""
 
-    Attributes:
-        values: Counts, reports or sums, as the collector keeps them.
-        received: Coordinates that each user has reported.
-        budgets: Budgets of those who have.
-    """
-
-    values: NDArray[Any]
-    received: I64
-    budgets: F64
+    values: NDArray[Any]  # counts, reports or sums, as the collector keeps them
+    received: I64  # how many coordinates each user has reported
+    budgets: F64  # of those who have
 
 
 class Collector(ABC):
@@ -111,7 +101,7 @@ class Collector(ABC):
 
 
 class LevelCounter(Collector):
-    """Counts levels: says as much as the permuted reports, and no more."""
+    """Counts levels: says as much as the permuted reports, and no more, in memory that does not grow with the users."""
 
     def __init__(self, users: int, dimensions: int, levels: int, source: SimulationSource) -> None:
         super().__init__(users, dimensions, source)
@@ -163,7 +153,7 @@ class Permuter(Collector):
 
 
 class Adder(Collector):
-    """Sums reports in fixed point, so that the sum does not depend on the order of the blocks."""
+    """For the frameworks without a shuffler: the sum, in fixed point, so that the order of blocks does not matter."""
 
     def __init__(self, users: int, dimensions: int, source: SimulationSource) -> None:
         super().__init__(users, dimensions, source)
@@ -201,3 +191,34 @@ def _add_fixed(values: F32, largest: float, sums: I64) -> bool:
         for c in range(row.size):
             sums[c] += np.int64(np.rint(np.float64(row[c]) * 4294967296.0))
     return True
+
+
+@compiled
+def permute_rows(values: F32 | U8, first: int, stream: np.uint64, key: Key) -> None:
+    """Give every row of ``values`` an independent uniform permutation (Fisher-Yates), in place.
+
+    A row has fewer than 2^32 places; unsigned indices spare a test for negative ones.
+    """
+    rows, n = values.shape
+    partners = np.empty(2 * (n // 2 + 1), dtype=np.uint32)
+    for r in range(rows):
+        row = values[r]
+        _partners(np.uint64(first + r), stream, key, partners)
+        for k in range(_ONE, np.uint64(n)):
+            i = np.uint64(n) - k
+            j = np.uint64(partners[i])
+            row[i], row[j] = row[j], row[i]
+
+
+@compiled
+def _partners(row: np.uint64, stream: np.uint64, key: Key, partners: U32) -> None:
+    """For every place i of a row a uniform place in 0 .. i.
+
+    A 64-bit fraction times i + 1: no place is off by more than 2^-32 of its probability for n < 2^32.
+    """
+    for m in range(np.uint64(partners.size // 2)):
+        a, b, c, d = philox(np.uint64(m), np.uint64(0), row, stream, key[0], key[1])
+        bound = _TWO * m + _ONE
+        partners[_TWO * m] = np.uint32((a * bound + ((b * bound) >> _WORD)) >> _WORD)
+        bound = _TWO * m + _TWO
+        partners[_TWO * m + _ONE] = np.uint32((c * bound + ((d * bound) >> _WORD)) >> _WORD)

@@ -75,10 +75,7 @@ class Envelope:
         return True
 
     def open(self, key: X25519PrivateKey) -> tuple[float, U8]:
-        """Return the budget and the levels, neither checked against anything yet.
-
-        Opens only if it was sealed to this key, by this sender, for this run, round and terms.
-        """
+        """Open what was sealed to this key, by this sender, for this binding: budget and levels, not checked yet."""
         try:
             plain = _SUITE.decrypt(self.sealed, key, _header(self.binding, self.sender))
         except InvalidTag:

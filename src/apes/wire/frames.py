@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from apes.errors import ParameterError, ProtocolError
 
 LENGTH = struct.Struct("<I")
-"""What stands before a frame."""
 
 
 def framed(items: Iterable[bytes]) -> Iterator[bytes]:

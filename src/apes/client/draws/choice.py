@@ -30,7 +30,6 @@ def keep_largest(sizes: Sizes, b: int, address: Address, key: Key, kept: Bools) 
     """
     users, width = sizes.shape
     first_user, first, stream = address
-    start = first % 4
     words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
     tied = np.empty(width + 1, dtype=np.uint32)
     for u in range(users):
@@ -38,7 +37,7 @@ def keep_largest(sizes: Sizes, b: int, address: Address, key: Key, kept: Bools) 
         count = _mark(sizes[u], cut, kept[u], tied)
         place = (np.uint64(first_user + u), stream, np.uint64(first))
         first_words(words[: 4 * (count // 4 + 2)], place, key)
-        _choose(tied[:count], words[start:], needed, kept[u])
+        _choose(tied[:count], words[first % 4 :], needed, kept[u])
 
 
 @compiled

@@ -12,8 +12,7 @@ Attempt 0 uses lane c % 4 of stage 0, index c // 4; attempt a >= 1 lane (a - 1) 
 index c; further bits come from stage TIE + a, index c.
 
 The loops are split so that arithmetic vectorises and table look-ups stand alone, and count in unsigned integers,
-which spares a test for negative indices: 3 ns per draw against 9 in one loop. They are handed tables and scratch one by
-one, however many there are.
+which spares a test for negative indices: 3 ns per draw against 9 in one loop.
 """
 
 # long: one draw in its stages, which share how a word is cut.
@@ -57,7 +56,6 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
     """
     users, width = updates.shape
     first_user, first, stream = address
-    start = first % 4
     words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
     steps = np.empty(width, dtype=np.uint32)
     rounded = np.empty(width, dtype=np.uint8)
@@ -67,7 +65,7 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
     leading = np.full(257, -1, dtype=np.int32)
     for u in range(users):
         place = (np.uint64(first_user + u), stream, np.uint64(first))
-        row, own = thresholds[u], words[start:]
+        row, own = thresholds[u], words[first % 4 :]
         for s in range(row.size):
             leading[s] = np.int32(row[s] >> _LEADING)
         if not _is_finite(updates[u].view(np.uint32)):

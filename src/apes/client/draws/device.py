@@ -43,24 +43,20 @@ def draw_codes_on_device(updates: F32, budgets: F64, clip: float, levels: int, s
 
 
 def attempts_needed(row: U64) -> int:
-    """Attempts a coordinate after which none was accepted with probability below 2^-80, for every level."""
-    levels = row.size
-    proposals = 1 << (levels - 1).bit_length()
+    """Attempts per coordinate after which none was accepted with probability below 2^-80, for every level."""
+    proposals = 1 << (row.size - 1).bit_length()
     # The smallest acceptance is at the end levels; a sum in floating point is good enough for a count.
     acceptance = float((row.astype(np.float64) / 2.0**64).sum()) / proposals
     return math.ceil(-_FAILURE_BITS * math.log(2) / math.log1p(-min(acceptance, 1 - 2.0**-40))) + 1
 
 
 def _draw_part(updates: F32, row: U64, clip: float, attempts: int, source: SystemSource) -> U8:
-    codes = np.empty(updates.size, dtype=np.uint8)
-    rounding = source.words(updates.size)
-    rounded = np.empty(updates.size, dtype=np.int64)
-    _round_levels(updates, clip, row.size, rounding, rounded)
+    codes, rounded = np.empty(updates.size, dtype=np.uint8), np.empty(updates.size, dtype=np.int64)
+    _round_levels(updates, clip, row.size, source.words(updates.size), rounded)
     todo = np.arange(updates.size)
     while todo.size:
-        found = np.empty(todo.size, dtype=np.uint8)
+        drawn, found = np.empty((2, todo.size), dtype=np.uint8)
         proposals, draws = source.bytes(todo.size, attempts), source.words(todo.size, attempts)
-        drawn = np.empty(todo.size, dtype=np.uint8)
         _first_accepted(rounded[todo], row, proposals, draws, drawn, found)
         codes[todo] = drawn
         todo = todo[found == 0]

@@ -61,12 +61,10 @@ def weights_at_zero(thresholds: U64) -> F64:
 
 @compiled
 def fill_alias(weights: F64, table: U32) -> None:
-    """Fill an alias table of a law.
+    """Fill the alias table of a law with weights of at most 256 values, not negative, not all 0, of any sum.
 
-    Args:
-        weights: Of at most 256 values, not negative, not all 0; they need not sum to 1.
-        table: 256 entries: column k stands for value k if 24 random bits are below the entry's upper 24 bits, else
-            for the value in its lower 8.
+    Column k of 256 stands for value k if 24 random bits are below the entry's upper 24 bits, else for the value in its
+    lower 8.
     """
     shares = np.zeros(_COLUMNS)
     shares[: weights.size] = weights * (_COLUMNS / weights.sum())
