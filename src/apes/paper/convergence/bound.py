@@ -8,6 +8,7 @@ dissimilarity B; ours needs neither a Lipschitz loss nor a proximal step, counts
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,10 +74,7 @@ def convergence_bound(
 
 def iterate_bound(rate: float, noise: float, rounds: int, gap: float) -> NDArray[np.float64]:
     """Return gap, then rate x (the last) + noise, for so many rounds: rounds + 1 numbers."""
-    reached = [gap]
-    for _ in range(rounds):
-        reached.append(rate * reached[-1] + noise)
-    return np.array(reached)
+    return np.array(list(accumulate(range(rounds), lambda reached, _: rate * reached + noise, initial=gap)))
 
 
 def _calibrated(assumptions: Assumptions, error: CalibrationError, step: float) -> tuple[float, float]:

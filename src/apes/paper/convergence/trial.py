@@ -160,11 +160,8 @@ class _Quadratic:
     """The users' quadratic losses; c_i and u_ik are their data, the curvature is public. Its loss is the gap."""
 
     trial: ConvergenceTrial
+    dimensions: int
     digest = "quadratic"
-
-    @property
-    def dimensions(self) -> int:
-        return self.trial.dimensions
 
     def start(self) -> Array:
         return self.trial.first_weights()
@@ -179,7 +176,7 @@ class _Quadratic:
 
 def _run(trial: ConvergenceTrial, population: People, seed: int) -> tuple[Array, bool]:
     """Train once; return the gap after every round, and whether the run left the region."""
-    terms, model, weights = trial.terms(), _Quadratic(trial), trial.first_weights()
+    terms, model, weights = trial.terms(), _Quadratic(trial, trial.dimensions), trial.first_weights()
     calibrator = terms.reports.calibrator(None, None)
     gaps = np.zeros(trial.rounds + 1)
     gaps[0] = trial.gap(weights)
