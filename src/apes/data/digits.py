@@ -34,6 +34,8 @@ _SCALES = (0.9, 1.1)
 _SHIFT = 1.5  # pixels, either way
 _BATCH = 250  # images; keeps the working set within a core's cache
 
+_Floats = NDArray[np.float32]
+_Ints = NDArray[np.int64]
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -53,8 +55,7 @@ def load_digits(cache: Path, progress: Callable[[int, int], None] | None = None)
     reported by a logged warning and does no harm. ``progress`` as for `make_digits`.
     """
     path = cache / "data" / "digits" / "digits.npz"
-    stored = _read_cache(path)
-    if stored is not None:
+    if (stored := _read_cache(path)) is not None:
         return stored
     pixels = make_digits(NUM_TRAIN, NUM_TEST, progress)
     try:
@@ -93,7 +94,7 @@ def originals() -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
     return digits.images, digits.target.astype(np.uint8)
 
 
-def split_originals(labels: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_originals(labels: NDArray[np.uint8]) -> tuple[_Ints, _Ints]:
     """Split the originals into those for training and those for test, alike in every class."""
     order = _generator(_SPLIT_STREAM).permutation(len(labels))
     # Every fifth of a list ordered by class is a fifth of every class.
@@ -106,7 +107,7 @@ def _generator(stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([_SEED, stream])))
 
 
-def _zoom(images: NDArray[np.float64]) -> NDArray[np.float32]:
+def _zoom(images: NDArray[np.float64]) -> _Floats:
     """Enlarge originals to 20 x 20 by cubic splines, scale them to [0, 255] and frame them with zeros."""
     side = images.shape[1]
     # Splines are linear in the pixels: what they do to unit vectors is what they do to rows and columns.
@@ -116,9 +117,7 @@ def _zoom(images: NDArray[np.float64]) -> NDArray[np.float32]:
     return np.pad(large.astype(np.float32), ((0, 0), (_BORDER, _BORDER), (_BORDER, _BORDER)))
 
 
-def _render(
-    zoomed: NDArray[np.float32], picks: NDArray[np.int64], rng: np.random.Generator, made: NDArray[np.uint8]
-) -> Iterator[int]:
+def _render(zoomed: _Floats, picks: _Ints, rng: np.random.Generator, made: NDArray[np.uint8]) -> Iterator[int]:
     """Turn, scale and shift the picked originals at random, one bilinear resampling each; yield how many are made."""
     num = len(picks)
     angle = rng.normal(0.0, _ANGLE_SD, num)
@@ -138,9 +137,7 @@ def _render(
         yield min(start + _BATCH, num)
 
 
-def _bilinear(
-    zoomed: NDArray[np.float32], picks: NDArray[np.int64], y: NDArray[np.float32], x: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def _bilinear(zoomed: _Floats, picks: _Ints, y: _Floats, x: _Floats) -> _Floats:
     """Sample framed originals at points given relative to their centres, in pixels."""
     centre, last = np.float32((_FRAME - 1) / 2), np.float32(_FRAME - 1.5)
     y, x = np.clip(y + centre, 0, last), np.clip(x + centre, 0, last)
@@ -151,7 +148,7 @@ def _bilinear(
     corner = (picks * _FRAME**2)[:, None] + row * _FRAME + column
     upper = flat[corner] * (1 - x) + flat[corner + 1] * x
     lower = flat[corner + _FRAME] * (1 - x) + flat[corner + _FRAME + 1] * x
-    sampled: NDArray[np.float32] = upper * (1 - y) + lower * y
+    sampled: _Floats = upper * (1 - y) + lower * y
     return sampled
 
 

@@ -53,7 +53,19 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8] | NDArray[np.int3
     file is missing, truncated, damaged, longer than it says or no such idx file.
     """
     with open_content(path) as file:
-        dtype, shape = _read_header(path, file, dimensions)
+        magic = file.read(4)
+        if not magic:
+            raise DataError(f"{path} is empty")
+        if len(magic) < 4 or magic[:2] != b"\0\0":
+            raise DataError(f"{path} is not an idx file, it begins with the bytes {magic.hex(' ')}")
+        if magic[2] not in _TYPES:
+            raise DataError(f"{path} is an idx file of type 0x{magic[2]:02x}, not 0x08 (ubyte) or 0x0c (int)")
+        if magic[3] != dimensions:
+            raise DataError(f"{path} has {magic[3]} dimensions where {dimensions} are expected")
+        sizes = file.read(4 * dimensions)
+        if len(sizes) < 4 * dimensions:
+            raise DataError(f"{path} is truncated within its header")
+        dtype, shape = _TYPES[magic[2]], tuple(np.frombuffer(sizes, ">u4").tolist())
         size = math.prod(shape) * dtype.itemsize
         if size > _LARGEST_BYTES:
             raise DataError(f"{path} claims the shape {shape}, more than {_LARGEST_BYTES} bytes")
@@ -64,20 +76,3 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8] | NDArray[np.int3
         raise DataError(f"{path}: {cause}, its header promises {size} bytes and there are {found}")
     array = np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
     return cast("NDArray[np.uint8] | NDArray[np.int32]", array)
-
-
-def _read_header(path: Path, file: BinaryIO, dimensions: int) -> tuple[_Type, tuple[int, ...]]:
-    """Read the type of the entries and the shape."""
-    magic = file.read(4)
-    if not magic:
-        raise DataError(f"{path} is empty")
-    if len(magic) < 4 or magic[:2] != b"\0\0":
-        raise DataError(f"{path} is not an idx file, it begins with the bytes {magic.hex(' ')}")
-    if magic[2] not in _TYPES:
-        raise DataError(f"{path} is an idx file of type 0x{magic[2]:02x}, not 0x08 (ubyte) or 0x0c (int)")
-    if magic[3] != dimensions:
-        raise DataError(f"{path} has {magic[3]} dimensions where {dimensions} are expected")
-    sizes = file.read(4 * dimensions)
-    if len(sizes) < 4 * dimensions:
-        raise DataError(f"{path} is truncated within its header")
-    return _TYPES[magic[2]], tuple(int(size) for size in np.frombuffer(sizes, ">u4"))

@@ -29,16 +29,14 @@ def locate(collection: Collection, data_dir: Path | None, cache: Path | None) ->
     if data_dir is not None and not Path(data_dir).is_dir():
         raise DataError(f"{data_dir} is not a folder")
     given = [] if data_dir is None else [Path(data_dir) / collection.name, Path(data_dir)]
-    folders = [*given, _stored(collection, cache)]
+    folders = [*given, cache_folder(cache) / "data" / collection.name]
+    names = [file.name for file in collection.files]
     for folder in folders:
-        paths, missing = [], []
-        for name in (file.name for file in collection.files):
-            found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
-            paths += found[:1]
-            missing += [] if found else [name]
+        found = [[path for path in (folder / name, folder / f"{name}.gz") if path.is_file()] for name in names]
+        missing = [name for name, paths in zip(names, found, strict=True) if not paths]
         if not missing:
-            return paths
-        if paths:
+            return [paths[0] for paths in found]
+        if len(missing) < len(names):
             raise DataError(f"{folder} holds no {' and no '.join(missing)}")
     raise DataError(f"{collection.name} was not found in {', '.join(map(str, folders))}")
 
@@ -64,8 +62,7 @@ def download(name: str, cache: Path | None = None, *, progress: Progress | None 
     """
     if name not in CATALOGUE:
         raise ParameterError(f"name must be one of {', '.join(CATALOGUE)}, got {name!r}")
-    collection = CATALOGUE[name]
-    target = _stored(collection, cache)
+    collection, target = CATALOGUE[name], cache_folder(cache) / "data" / name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # Beside its destination, so that os.replace stays within one file system.
@@ -81,10 +78,6 @@ def download(name: str, cache: Path | None = None, *, progress: Progress | None 
         cause = error.strerror or error
         raise DataError(f"{target} cannot be written ({cause}); set APES_CACHE to a folder that can") from None
     return target
-
-
-def _stored(collection: Collection, cache: Path | None) -> Path:
-    return cache_folder(cache) / "data" / collection.name
 
 
 def _gather(collection: Collection, staging: Path, progress: Progress | None) -> list[Path]:

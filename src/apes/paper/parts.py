@@ -30,7 +30,6 @@ from apes.storage.version import __version__
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
 from apes.training.round import run_round
-from apes.training.run import Progress
 from apes.training.train import train
 
 Values = dict[str, Any]
@@ -73,8 +72,8 @@ class Workshop:
         """Work a part out and keep it; ``tell`` is called with the share that is done, in [0, 1]."""
         began = time.perf_counter()
         values = KINDS[part.kind](self, part.arguments, tell)
-        kept = {"kind": part.kind, "arguments": part.arguments, "version": __version__, "values": values}
-        kept |= {"seconds": time.perf_counter() - began}
+        kept: Values = {"kind": part.kind, "arguments": part.arguments, "version": __version__, "values": values}
+        kept["seconds"] = time.perf_counter() - began
         write_bytes(self._path(part), json.dumps(kept).encode())
 
     def result(self, part: Part) -> Values:
@@ -117,12 +116,8 @@ def _chosen(workshop: Workshop, arguments: Values) -> tuple[Plan, LogisticRegres
 def _train(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
     """Train a model; the certified guarantee of the run is that of its plan."""
     plan, model, people, source = _chosen(workshop, arguments)
-
-    def after_round(progress: Progress) -> None:
-        tell(progress.rounds / plan.rounds)
-
     # Continuous reports are added up, not permuted: the same means in half the time.
-    result = train(model, people, plan, only_sums=True, after_round=after_round)
+    result = train(model, people, plan, only_sums=True, after_round=lambda run: tell(run.rounds / plan.rounds))
     return {
         "accuracy": result.accuracy,
         "loss": result.metrics[-1].loss,

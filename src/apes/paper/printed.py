@@ -12,7 +12,6 @@ def _by_law(*values: float) -> dict[str, float]:
 # Table 3: central epsilon of a coordinate, and of a user in one round.
 EPSILON_C = {"ldp-min": 0.05, "pldp": 1.0, "unis": 0.069, "apes": 0.057, "s-apes": 0.057}
 EPSILON_UC_TABLE_3 = {"ldp-min": 40.1, "pldp": 7850.0, "unis": 76.9, "apes": 57.6, "s-apes": 25.6}
-
 # Table 4: central epsilon of a user in one round, and accuracy after 40 rounds in per cent.
 EPSILON_UC = {
     "ldp-min": _by_law(40.1, 40.1, 40.1, 40.1, 40.1, 40.1),

@@ -32,8 +32,8 @@ def epsilon_c(setting: Setting, law: str, result: Results) -> dict[str, float]:
     """Published central epsilon of a coordinate, framework by framework."""
     bounds = result(bounds_part(setting.users, law))
     numeric, clones = bounds["published"]["eon_numeric"], bounds["published"]["fmt22_numeric"]
-    own = {"ldp-min": bounds["smallest"], "pldp": bounds["largest"]}
-    return own | {"unis": clones, "apes": numeric, "s-apes": numeric}
+    smallest, largest = bounds["smallest"], bounds["largest"]
+    return {"ldp-min": smallest, "pldp": largest, "unis": clones, "apes": numeric, "s-apes": numeric}
 
 
 def epsilon_uc(setting: Setting, law: str, result: Results, printed: dict[str, float]) -> dict[str, dict[str, Any]]:

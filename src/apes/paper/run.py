@@ -24,8 +24,8 @@ def work(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop
     total, done = sum(part.weight for part in todo), 0.0
     # Runs on the same images follow one another; only two sets are kept in memory.
     for part in sorted(todo, key=lambda part: (part.kind, part.arguments.get("normalise", "pixels"), part.name)):
-        named = (part.arguments.get(name, "") for name in ("framework", "budgets", "users"))
-        words = " ".join(f"{part.kind} {' '.join(map(str, named))}".split())
+        named = [part.arguments[name] for name in ("framework", "budgets", "users") if name in part.arguments]
+        words = " ".join([part.kind, *map(str, named)])
 
         def tell(share: float, before: float = done, part: Part = part, words: str = words) -> None:
             progress(before + share * part.weight, total, words)

@@ -36,9 +36,8 @@ def _privacy(figures: Figures) -> Table:
     certified = figures["certified"]
     rows = []
     for framework, printed in EPSILON_UC_TABLE_3.items():
-        coordinate, user = f"{certified['coordinate']:.4f}", f"{certified['round']:.3f}"
-        if framework != "apes":
-            coordinate, user = "-", "-"
+        proved = f"{certified['coordinate']:.4f}", f"{certified['round']:.3f}"
+        coordinate, user = proved if framework == "apes" else ("-", "-")
         e_c = f"{EPSILON_C[framework]:g}", f"{figures['epsilon_c'][framework]:.4f}", coordinate
         rows.append([NAMES[framework], *e_c, *beside(figures["epsilon_uc"][framework], printed), user])
     headings = [

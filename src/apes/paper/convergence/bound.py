@@ -63,8 +63,7 @@ def convergence_bound(
     The step s is in (0, 1 / L], else a `RegimeError` is raised; rounds T at least 1; gap = f(w_0) - f* in [0, inf).
     Returned are T + 1 numbers, the first of which is gap.
     """
-    step, rounds = positive("step", step), whole("rounds", rounds, 1)
-    gap = within("gap", gap, 0, LARGEST)
+    step, rounds, gap = positive("step", step), whole("rounds", rounds, 1), within("gap", gap, 0, LARGEST)
     if not step * assumptions.smoothness <= 1:
         raise RegimeError(f"step must be at most 1 / smoothness = {1 / assumptions.smoothness:g}, got {step:g}")
     worst = assumptions.dimensions * (error.clip + error.reach) ** 2

@@ -20,6 +20,9 @@ from apes.paper.convergence.calibration_error import calibration_error, report_s
 from apes.paper.convergence.published import PublishedAssumptions, published_bound, published_noise
 from apes.paper.convergence.trial import STEP, ConvergenceTrial, run_trial
 
+# The trials are run once each.
+pytestmark = pytest.mark.xdist_group("convergence")
+
 C = 0.1
 EPSILONS = (0.05, 1.0, 5.0, 20.0)
 LOCATIONS = (-1.0, -0.3, 0.0, 0.7, 1.0)

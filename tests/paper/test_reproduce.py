@@ -20,6 +20,9 @@ from apes.paper.report import write_report
 from apes.paper.run import work, write
 from apes.paper.setting import OURS, PUBLISHED, Setting, quick
 
+# What the module fixture makes is expensive, and made once.
+pytestmark = pytest.mark.xdist_group("reproduce")
+
 TINY = Setting(
     "digits",
     users=60,
