@@ -139,6 +139,7 @@ def trial(request):
     return request.param, run_trial(request.param)
 
 
+@pytest.mark.slow
 def test_measured_loss_is_below_the_bound_after_every_round(trial):
     settings, result = trial
     assert result.left == 0
@@ -148,6 +149,7 @@ def test_measured_loss_is_below_the_bound_after_every_round(trial):
 
 
 @pytest.mark.parametrize("name", ["uniform2", "large budgets"])
+@pytest.mark.slow
 def test_a_bound_with_a_tenth_of_the_noise_is_violated(name):
     settings = replace(TRIALS[name], start=0.0)  # from the optimum: there is nothing but noise
     result = run_trial(settings)
