@@ -31,8 +31,8 @@ def _figures(name: str, setting: Setting, result: Results) -> Figures:
 def _draw(figures: Figures) -> Figure:
     figure, (axes,) = panels(8, 4.4)
     for title, style in (("Clip-Laplace", "o-"), ("Laplace", "s--")):
-        curves = zip(figures["clips"], figures["curves"][title], (BLUE, BROWN, PURPLE), strict=True)
-        for clip, values, colour in curves:
+        curves = figures["curves"][title]
+        for clip, values, colour in zip(figures["clips"], curves, (BLUE, BROWN, PURPLE), strict=True):
             axes.plot(figures["budgets"], values, style, color=colour, markersize=4, label=f"{title}, C = {clip:g}")
     log_ticks(axes, figures["budgets"])
     axes.set_xlabel("local budget")

@@ -8,6 +8,7 @@ dissimilarity B; ours needs neither a Lipschitz loss nor a proximal step, counts
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +63,7 @@ def convergence_bound(
     The step s is in (0, 1 / L], else a `RegimeError` is raised; rounds T at least 1; gap = f(w_0) - f* in [0, inf).
     Returned are T + 1 numbers, the first of which is gap.
     """
-    step, rounds = positive("step", step), whole("rounds", rounds, 1)
-    gap = within("gap", gap, 0, LARGEST)
+    step, rounds, gap = positive("step", step), whole("rounds", rounds, 1), within("gap", gap, 0, LARGEST)
     if not step * assumptions.smoothness <= 1:
         raise RegimeError(f"step must be at most 1 / smoothness = {1 / assumptions.smoothness:g}, got {step:g}")
     worst = assumptions.dimensions * (error.clip + error.reach) ** 2
@@ -73,10 +73,7 @@ def convergence_bound(
 
 def iterate_bound(rate: float, noise: float, rounds: int, gap: float) -> NDArray[np.float64]:
     """Return gap, then rate x (the last) + noise, for so many rounds: rounds + 1 numbers."""
-    reached = [gap]
-    for _ in range(rounds):
-        reached.append(rate * reached[-1] + noise)
-    return np.array(reached)
+    return np.array(list(accumulate(range(rounds), lambda reached, _: rate * reached + noise, initial=gap)))
 
 
 def _calibrated(assumptions: Assumptions, error: CalibrationError, step: float) -> tuple[float, float]:

@@ -29,6 +29,7 @@ from apes.training.round import Workers, run_round
 Array = NDArray[np.float64]
 SMOOTHNESS, PL = 1.0, 0.8
 SPREAD = 0.2
+_DISSIMILARITY = math.sqrt(1 + SPREAD**2)
 # A fifth of 1 / L: the published theorem contracts only for steps below about a third.
 STEP = 0.2
 # G and the first gradient, in units of C: room for the noise, on the steep part of the calibration curve.
@@ -100,7 +101,7 @@ class ConvergenceTrial:
     def assumptions(self) -> Assumptions:
         """What the proved bound assumes, and this problem meets."""
         scatter = math.sqrt(self.dimensions) * self.scatter * self.clip
-        return Assumptions(SMOOTHNESS, PL, self.dimensions, math.sqrt(1 + SPREAD**2), scatter)
+        return Assumptions(SMOOTHNESS, PL, self.dimensions, _DISSIMILARITY, scatter)
 
     def error(self) -> CalibrationError:
         """What calibration can get wrong here."""
@@ -128,30 +129,22 @@ def run_trial(trial: ConvergenceTrial, progress: Callable[[int, int], None] = la
     # Before the runs, so that what the theorem does not cover is refused at once.
     first_gap = trial.gap(trial.first_weights())
     bound = convergence_bound(trial.assumptions(), trial.error(), STEP, trial.rounds, first_gap)
-    population = trial.population()
-    runs = []
+    population, runs = trial.population(), []
     for seed in range(1, trial.seeds + 1):
         runs.append(_run(trial, population, seed))
         progress(seed, trial.seeds)
     gaps = np.array([gaps for gaps, _ in runs])
     spread = gaps.std(axis=0, ddof=1) if trial.seeds > 1 else np.zeros(gaps.shape[1])
-    return TrialResult(
-        measured=gaps.mean(axis=0),
-        standard_error=spread / math.sqrt(trial.seeds),
-        bound=bound,
-        published=_printed_bound(trial, first_gap),
-        left=sum(has_left for _, has_left in runs),
-    )
+    error, left = spread / math.sqrt(trial.seeds), sum(has_left for _, has_left in runs)
+    return TrialResult(gaps.mean(axis=0), error, bound, _printed_bound(trial, first_gap), left)
 
 
 def _printed_bound(trial: ConvergenceTrial, first_gap: float) -> Array | None:
     """Theorem 3 as printed, or None where users do not share an optimum."""
     if trial.scatter > 0:
         return None
-    smoothness = SMOOTHNESS * (1 + SPREAD)
-    lipschitz = math.sqrt(trial.dimensions) * trial.largest_gradient
-    dissimilarity = math.sqrt(1 + SPREAD**2)
-    assumptions = PublishedAssumptions(smoothness, PL, lipschitz, 1 / STEP, smoothness * STEP, dissimilarity)
+    smoothness, lipschitz = SMOOTHNESS * (1 + SPREAD), math.sqrt(trial.dimensions) * trial.largest_gradient
+    assumptions = PublishedAssumptions(smoothness, PL, lipschitz, 1 / STEP, smoothness * STEP, _DISSIMILARITY)
     return published_bound(assumptions, trial.local_budgets(), trial.clip, trial.rounds, first_gap)
 
 
@@ -160,11 +153,8 @@ class _Quadratic:
     """The users' quadratic losses; c_i and u_ik are their data, the curvature is public. Its loss is the gap."""
 
     trial: ConvergenceTrial
+    dimensions: int
     digest = "quadratic"
-
-    @property
-    def dimensions(self) -> int:
-        return self.trial.dimensions
 
     def start(self) -> Array:
         return self.trial.first_weights()
@@ -179,7 +169,7 @@ class _Quadratic:
 
 def _run(trial: ConvergenceTrial, population: People, seed: int) -> tuple[Array, bool]:
     """Train once; return the gap after every round, and whether the run left the region."""
-    terms, model, weights = trial.terms(), _Quadratic(trial), trial.first_weights()
+    terms, model, weights = trial.terms(), _Quadratic(trial, trial.dimensions), trial.first_weights()
     calibrator = terms.reports.calibrator(None, None)
     gaps = np.zeros(trial.rounds + 1)
     gaps[0] = trial.gap(weights)
