@@ -66,13 +66,11 @@ def _chernoff(values: Array, counts: Whole, low: int) -> float:
 
 def _rounded_down(probabilities: Array, users: Whole) -> tuple[Array, Whole]:
     """At most a few hundred different values, none above the original."""
-    values, place = np.unique(probabilities, return_inverse=True)
-    counts = np.bincount(place, weights=users, minlength=values.size).astype(np.int64)
-    if values.size <= _VALUES:
-        return values, counts
-    edges = values[np.linspace(0, values.size - 1, _VALUES).astype(int)]
-    place = np.searchsorted(edges, values, side="right") - 1
-    return edges, np.bincount(place, weights=counts, minlength=edges.size).astype(np.int64)
+    values = np.unique(probabilities)
+    if values.size > _VALUES:
+        values = values[np.linspace(0, values.size - 1, _VALUES).astype(int)]
+    place = np.searchsorted(values, probabilities, side="right") - 1
+    return values, np.bincount(place, weights=users, minlength=values.size).astype(np.int64)
 
 
 def _law_of_sum(values: Array, counts: Whole, start: int, n: int) -> Array:
