@@ -125,7 +125,7 @@ def _law_of_scores(laws: Array, counts: Whole, mean_law: Array, scores: Whole) -
     """Law of the sum of the others' scores, on a window, wrapped."""
     users, largest = int(counts.sum()), int(np.abs(scores).max())
     if users == 0:
-        return np.eye(1, 4 * largest)[0]
+        return np.eye(1, 4 * largest).ravel()
     variance = float(mean_law @ scores**2) - float(mean_law @ scores) ** 2
     n = 1 << math.ceil(math.log2(2 * _WINDOW * math.sqrt(users * variance) + 8 * largest))
     # Frequencies at which the pooled law's transform, to the power of n, is nothing are left out.
