@@ -1,5 +1,7 @@
 """The accountant of a run: rounds with the same and with different participants."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -112,3 +114,12 @@ def test_exposures_refused(changes, name):
 def test_nothing_charged_is_nothing_spent():
     assert _accountant().epsilon == 0
     assert _accountant().guarantee.epsilon == 0
+
+
+def test_a_round_without_a_certificate_spoils_the_run_also_among_the_same_people():
+    accountant, plain = _accountant(), EVERYBODY
+    before = accountant.charge(plain)
+    assert accountant.after(replace(plain, why_not_certified="seen in the clear")) == np.inf
+    assert accountant.charge(replace(plain, why_not_certified="seen in the clear"), 2) == np.inf
+    assert before < accountant.guarantee.epsilon == accountant.guarantee.of(0.5).epsilon == np.inf
+    assert accountant.guarantee.why_not_certified == "seen in the clear"

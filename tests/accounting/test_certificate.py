@@ -9,6 +9,7 @@ import pytest
 
 from apes.accounting.certificate.blanket import hidden_pair
 from apes.accounting.certificate.curve import HidingCurve, hiding_curve, honest_others, shaped_curve
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon, certify
 from apes.errors import ParameterError, RegimeError
 from apes.mathematics.thresholds import acceptance_thresholds
@@ -171,7 +172,7 @@ def test_brute_force_every_user_is_covered_by_the_largest_budget():
     for _ in range(60):
         budgets, levels, _ = _population(rng)
         curves = [
-            shaped_curve(float(budgets.max()), honest_others(budgets, 0, levels), share * float(budgets.max()), levels)
+            shaped_curve(float(budgets.max()), honest_others(budgets, 0), share * float(budgets.max()), levels)
             for share in (0.0, 0.5, 1.0)
         ]
         bounds = {t: min(curve.delta(t) for curve in curves) for t in _points(float(budgets.max()))}
@@ -289,7 +290,7 @@ def test_budgets_from_a_millionth_to_thirty(levels):
 def test_budgets_next_to_nothing(budget, levels):
     """At most what they spend locally, and no error."""
     assert certify(np.full(20, budget), delta=1e-12, levels=levels).epsilon <= budget
-    sparse = certified_epsilon(np.full(20, budget), delta=1e-12, dimensions=9, chosen=2, levels=levels)
+    sparse = certified_epsilon(Exposure(np.full(20, budget), 9, levels, top_b_first=2), 1e-12)
     assert sparse <= 4 * budget * (1 + 1e-15)
     mixed = np.array([budget, 1.0, 0.5])
     assert 0 < certify(mixed, delta=1e-6, levels=levels).epsilon <= 1

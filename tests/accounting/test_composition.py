@@ -147,7 +147,7 @@ def test_connected_points_lie_above_the_curve(ratio):
     curve = hiding_curve(0.8, np.full(200, 0.5), 1e-6, 16)
     (points,) = curve_points([curve], 1e-12)
     lattice, breach = losses(points, points.step * ratio)
-    for t in np.linspace(-1.5, 1.5, 61) * points.last:
+    for t in np.linspace(-1.5, 1.5, 61) * points.step * (points.deltas.size // 2):
         reached = breach + float(lattice.masses @ np.maximum(0, -np.expm1(t - lattice.points)))
         assert reached >= curve.delta(t) * (1 - 1e-12)
     # Not far above either, on its own points.

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from apes.accounting.certificate.echoes import echo_law
+from apes.accounting.certificate.blanket import echo_law
 
 # Error of the oracle's own sums.
 ORACLE = 1e-13

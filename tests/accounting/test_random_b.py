@@ -1,12 +1,13 @@
 """Random-b, centrally: all outcomes of small populations against as many coordinates of APES as are kept."""
 
+import math
 from itertools import combinations, product
 
 import numpy as np
 import pytest
 from outcomes import ORACLE, add_user, divergence, user_law
 
-from apes import Plan
+from apes import Exposure, Terms, make_budgets
 from apes.accounting.certificate.curve import hiding_curve, honest_others
 from apes.accounting.guarantee import certified_epsilon
 from apes.mathematics.levels import level_probabilities
@@ -50,7 +51,7 @@ def violations(kind, seed, *, too_weak=1.0, kept=1, cases=CASES):
         choices = [any_choice(2, kept, rng, kind) for _ in budgets]
         points = points_of(budgets[0])
         exact = worst_divergences(too_weak * budgets, 3, 2, choices, rng, points)
-        curve = hiding_curve(float(budgets[0]), honest_others(budgets, 0, 3), 1e-3, 3)
+        curve = hiding_curve(float(budgets[0]), honest_others(budgets, 0), 1e-3, 3)
         found += any(exact[t] * (1 - ORACLE[0]) - ORACLE[1] > curve.delta(t) for t in points)
     return found
 
@@ -74,20 +75,20 @@ def test_two_of_three_tell_no_more_than_two():
         budgets = np.array([1.0, 0.6, 0.8])
         choices = [any_choice(3, 2, rng, kind) for _ in budgets]
         for delta in (0.02, 0.1):
-            epsilon = certified_epsilon(budgets, delta=delta, dimensions=2, levels=3)
+            epsilon = certified_epsilon(Exposure(budgets, 2, 3), delta)
             exact = worst_divergences(budgets, 3, 3, choices, rng, [epsilon])[epsilon]
             assert exact <= delta
 
 
-def test_a_plan_charges_for_what_is_kept():
-    plan = Plan(framework="s-apes", sparsifier="random-b", keep=0.25, users=500, rounds=3)
-    budgets = plan.population_budgets()
-    accountant = plan.accountant(40)
-    assert accountant.charge(budgets, 3) == pytest.approx(
-        certified_epsilon(budgets, delta=plan.central_delta, dimensions=10, rounds=3), rel=1e-3
+def test_terms_charge_for_what_is_kept():
+    terms = Terms(framework="s-apes", sparsifier="random-b", keep=0.25, rounds=3)
+    budgets = make_budgets("uniform2", 500, 1)
+    exposure = terms.exposure(1, budgets, 40)
+    assert terms.accountant(500).charge(exposure, 3) == pytest.approx(
+        certified_epsilon(Exposure(budgets, 10), terms.central_delta(500), 3), rel=1e-3
     )
-    event = plan.event(1, budgets, 40)
-    assert (event.dimensions, event.coordinates_from_data, event.sparsifier) == (40, 10, "random-b")
-    top = Plan(framework="s-apes", keep=0.25, users=500, rounds=3)
-    assert top.accountant(40) is None
-    assert top.event(1, budgets, 40).coordinates_from_data == 40
+    assert (exposure.dimensions, exposure.charged, exposure.sparsifier) == (40, 10, "random-b")
+    top = Terms(framework="s-apes", keep=0.25, rounds=3)
+    assert top.why_not_certified is not None
+    assert top.accountant(500).charge(top.exposure(1, budgets, 40)) == math.inf
+    assert top.exposure(1, budgets, 40).charged == top.charged(40) == 40

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from outcomes import ORACLE, add_user, divergence, user_law
 
-from apes import Plan
+from apes import Exposure, Terms, make_budgets
 from apes.accounting.accountant import Accountant
 from apes.accounting.certificate.top_b_first import top_b_first_curve
 from apes.accounting.guarantee import certified_epsilon
@@ -47,7 +47,7 @@ def tell_too_much(b, chosen, *, levels=3, too_weak=1.0, cases=6):
     for case in range(cases):
         budgets = np.exp(rng.uniform(np.log(0.3), np.log(4), 1 + case % 3))
         for delta in (1e-4, 0.01, 0.05):
-            epsilon = certified_epsilon(budgets, delta=delta, dimensions=3, chosen=chosen, levels=levels)
+            epsilon = certified_epsilon(Exposure(budgets, 3, levels, top_b_first=chosen), delta)
             exact = worst_of_sparse_updates(too_weak * budgets, levels, 3, b, rng, epsilon)
             found += exact * (1 - ORACLE[0]) - ORACLE[1] > delta
     return found
@@ -129,40 +129,38 @@ def test_a_couple_alone_is_the_product_of_two_reports(budget, levels):
 
 def test_a_couple_is_cheaper_than_a_whole_coordinate_at_the_papers_setting():
     budgets = np.linspace(0.05, 1, 10_000)
-    b = certified_epsilon(budgets, delta=3.6e-5, dimensions=7850, chosen=392)
-    alone, twice = (certified_epsilon(budgets, delta=3.6e-5, dimensions=uses) for uses in (392, 784))
+    b = certified_epsilon(Exposure(budgets, 7850, top_b_first=392), 3.6e-5)
+    alone, twice = (certified_epsilon(Exposure(budgets, uses), 3.6e-5) for uses in (392, 784))
     assert alone <= b < 1.02 * alone < 0.75 * twice
 
 
 def test_large_budgets_fall_back_to_twice_as_many_coordinates():
     budgets = np.full(50, 12.0)
-    chosen = certified_epsilon(budgets, delta=1e-5, dimensions=100, chosen=5)
-    assert chosen == certified_epsilon(budgets, delta=1e-5, dimensions=10)
+    chosen = certified_epsilon(Exposure(budgets, 100, top_b_first=5), 1e-5)
+    assert chosen == certified_epsilon(Exposure(budgets, 10), 1e-5)
 
 
 def test_rounds_with_different_participants():
-    many, few = np.linspace(0.1, 1, 300), np.linspace(0.1, 1, 200)
-    accountant = Accountant(40, 1e-5, 16, expected_rounds=3, chosen=4)
+    many, few = (Exposure(np.linspace(0.1, 1, users), 40, 16, top_b_first=4) for users in (300, 200))
+    accountant = Accountant(1e-5, expected_rounds=3)
     accountant.charge(many, 2)
     mixed = accountant.charge(few)
-    bounds = [
-        certified_epsilon(budgets, delta=1e-5, dimensions=40, chosen=4, rounds=3, levels=16) for budgets in (many, few)
-    ]
-    assert bounds[0] < mixed < bounds[1]
+    assert certified_epsilon(many, 1e-5, 3) < mixed < certified_epsilon(few, 1e-5, 3)
 
 
-@pytest.mark.parametrize("chosen", [0, 41, 2.5])
-def test_chosen_outside_its_range(chosen):
-    with pytest.raises(ParameterError, match="chosen must be"):
-        certified_epsilon(np.ones(5), delta=1e-5, dimensions=40, chosen=chosen)
+@pytest.mark.parametrize("b", [0, 41, 2.5])
+def test_b_outside_its_range(b):
+    with pytest.raises(ParameterError, match="top_b_first must be"):
+        Exposure(np.ones(5), 40, top_b_first=b)
 
 
-def test_a_plan_charges_for_what_is_chosen_first():
-    plan = Plan(framework="s-apes-first", keep=0.25, users=500, rounds=3)
-    budgets = plan.population_budgets()
-    assert plan.accountant(40).charge(budgets, 3) == pytest.approx(
-        certified_epsilon(budgets, delta=plan.central_delta, dimensions=40, chosen=10, rounds=3), rel=1e-3
+def test_terms_charge_for_what_is_chosen_first():
+    terms = Terms(framework="s-apes-first", keep=0.25, rounds=3)
+    budgets = make_budgets("uniform2", 500, 1)
+    exposure = terms.exposure(1, budgets, 40)
+    assert terms.accountant(500).charge(exposure, 3) == pytest.approx(
+        certified_epsilon(Exposure(budgets, 40, top_b_first=10), terms.central_delta(500), 3), rel=1e-3
     )
-    assert plan.event(1, budgets, 40).coordinates_from_data == 20
+    assert exposure.charged == terms.charged(40) == 20
     # Never for more than there are.
-    assert Plan(framework="s-apes-first", keep=0.8).coordinates_from_data(40) == 40
+    assert Terms(framework="s-apes-first", keep=0.8).charged(40) == 40

@@ -39,18 +39,9 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """The answer.
+    """The answer: certified, one coordinate of one round, all of one round, all of all rounds; and the rest.
 
-    Attributes:
-        dimension: Certified, one coordinate of one round.
-        round: Certified, all coordinates of one round.
-        total: Certified, all coordinates of all rounds.
-        published: What each published bound claims per coordinate (user_*: per user), None outside its range.
-        personal_local: Local budgets, increasing, and
-        personal_central: the certified central epsilon of a user with each, one coordinate of one round.
-        local: What the reports of the user with the largest budget reveal in one round to somebody who sees who sent
-            them: a coordinate (``dimension``), all that are charged for (``user``), all with a fifth kept by top-b
-            (``user_top_b``).
+    The rest is `published_figures`, `personal_curve`, and for the user with the largest budget `local_figures`.
     """
 
     dimension: Guarantee
@@ -95,7 +86,10 @@ def personal_curve(budgets: Array, delta: float, levels: int | None, colluders: 
 
 
 def local_figures(budget: float, dimensions: int, charged: int, levels: int | None) -> dict[str, float]:
-    """Local epsilon of a user in one round: a coordinate, all charged ones, all with a fifth kept by top-b."""
+    """What a user's reports reveal in one round to somebody who sees who sent them.
+
+    One coordinate's, those of all that are charged for, and those of all with a fifth kept by top-b.
+    """
     return {
         "dimension": budget,
         "user": local_user_epsilon(budget, charged, levels=levels),
@@ -108,7 +102,10 @@ def _kept(dimensions: int) -> int:
 
 
 def published_figures(budgets: Array, delta_s: float, dimensions: int) -> dict[str, float | None]:
-    """Every published figure, None outside its range. None of them is a guarantee (docs/published-bounds.md)."""
+    """Every published figure per coordinate (user_*: per user), None outside its range.
+
+    None of them is a guarantee (docs/published-bounds.md).
+    """
     figures: dict[str, float | None] = dict.fromkeys([*PUBLISHED, "user_apes", "user_s_apes"])
     for name, bound in PUBLISHED.items():
         with suppress(RegimeError):

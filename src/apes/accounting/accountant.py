@@ -81,7 +81,11 @@ class Accountant:
 
     def after(self, exposure: Exposure, rounds: int = 1) -> float:
         """Certified epsilon if further rounds like this one took place; nothing is charged."""
-        self._check(exposure)
+        form = self._exposures[0].form if self._exposures else exposure.form
+        if exposure.form != form:
+            raise ParameterError(f"exposure must have the form of this run's rounds, {form}, got {exposure.form}")
+        if self._exposures and exposure.round and exposure.round != self.rounds + 1:
+            raise ParameterError(f"round must be {self.rounds + 1}, the next to be charged; got {exposure.round}")
         return self._epsilon(self._with(exposure, whole("rounds", rounds, 1)))
 
     @property
@@ -102,16 +106,6 @@ class Accountant:
             exposure = next(e for e in self._exposures if _name(e) == name)
             personal._rounds = personal._with(exposure, count)
         return min(self.epsilon, personal.epsilon)
-
-    def _check(self, exposure: Exposure) -> None:
-        if not self._exposures:
-            return
-        if exposure.form != self._exposures[0].form:
-            raise ParameterError(
-                f"exposure must have the form of this run's rounds, {self._exposures[0].form}, got {exposure.form}"
-            )
-        if exposure.round and exposure.round != self.rounds + 1:
-            raise ParameterError(f"round must be {self.rounds + 1}, the next to be charged; got {exposure.round}")
 
     def _with(self, exposure: Exposure, rounds: int) -> Counter[str]:
         """Rounds by the name of their curves, with these added."""

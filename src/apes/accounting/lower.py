@@ -15,9 +15,6 @@ from apes.accounting.composition.lattice import Lattice, law_of_sum, tilt, wrapp
 from apes.checks import positive_array, whole
 from apes.mathematics.search import bisect
 
-Crowd = tuple[Array, Whole]
-"""Different budgets, and how many users have each."""
-
 _CELLS = 256
 # Scores go up to this, or to fewer where a longer sum would need longer transforms.
 _SCORES, _FEWER_SCORES, _CROWDED = 200, 40, 200_000
@@ -42,20 +39,21 @@ def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int =
     # input (docs/proofs.md, 4), and a mixture of datasets diverges by no more than the worst of them. So what the
     # lowered population forces, some dataset of the original one does.
     starts = np.unique(np.linspace(0, budgets.size - 1, _GROUPS + 1).astype(int))
-    budget, others, worst = float(budgets[-1]), (budgets[starts[:-1]], np.diff(starts)), 0.0
+    budget, others, counts, worst = float(budgets[-1]), budgets[starts[:-1]], np.diff(starts), 0.0
     for position in (0.5, 0.0):
-        one, other = _laws_of_sum(budget, others, position, levels)
+        one, other = _laws_of_sum(budget, others, counts, position, levels)
         # What the transform of the others' law may be off by, all entries together. The same many times over is not
         # bounded here: a hundredth of delta is set aside for it.
-        error = 0.01 * delta if count > 1 else one.size * 1e-15 if others[0].size else 0.0
+        error = 0.01 * delta if count > 1 else one.size * 1e-15 if others.size else 0.0
         worst = max(worst, _forced(one, other, budget, count, delta + error))
     return worst
 
 
-def _laws_of_sum(budget: float, others: Crowd, position: float, levels: int | None) -> tuple[Array, Array]:
+def _laws_of_sum(
+    budget: float, others: Array, counts: Whole, position: float, levels: int | None
+) -> tuple[Array, Array]:
     """Laws of the sum of everybody's scores, the victim at one end and at the other."""
-    budgets, counts = others
-    laws, first = report_laws(budgets, position, levels), report_laws(np.array([budget]), 0.0, levels)[0]
+    laws, first = report_laws(others, position, levels), report_laws(np.array([budget]), 0.0, levels)[0]
     second = first[::-1]
     background = counts @ laws / counts.sum() if counts.size else np.full(first.size, 1 / first.size)
     # The likelihood of one among many is, to first order, the sum of these; any other score would be valid too.
@@ -127,9 +125,7 @@ def _law_of_scores(laws: Array, counts: Whole, mean_law: Array, scores: Whole) -
     """Law of the sum of the others' scores, on a window, wrapped."""
     users, largest = int(counts.sum()), int(np.abs(scores).max())
     if users == 0:
-        law = np.zeros(4 * largest)
-        law[0] = 1.0
-        return law
+        return np.eye(1, 4 * largest).ravel()
     variance = float(mean_law @ scores**2) - float(mean_law @ scores) ** 2
     n = 1 << math.ceil(math.log2(2 * _WINDOW * math.sqrt(users * variance) + 8 * largest))
     # Frequencies at which the pooled law's transform, to the power of n, is nothing are left out.

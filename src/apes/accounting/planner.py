@@ -75,16 +75,15 @@ def largest_cap(goal: Goal, progress: Progress = _quiet) -> Answer:
         The cap reaches the goal. If it is below the largest budget, another one less than 0.11 % above it does not;
         epsilon increases with the cap, so nor does any larger one.
     """
-    budgets = goal.exposure.budgets
     search = Search(cap_cost(goal), goal.epsilon, _PRECISION, progress)
-    unsafe = search.at(float(budgets.max()))
+    unsafe = search.at(float(goal.exposure.budgets.max()))
     if search.is_safe(unsafe):
-        return _checked(unsafe, goal)
+        return _answer(search, unsafe)
     safe = search.at(_SMALLEST_CAP)
     if not search.is_safe(safe):
         costs = f"even a cap of {_SMALLEST_CAP:g} costs {safe.cost:.3g}"
         return Answer(None, None, f"{costs}: take fewer rounds or more users")
-    return _checked(search.close_in(safe, unsafe), goal)
+    return _answer(search, safe, unsafe)
 
 
 def fewest_users(population: Callable[[int], Array], goal: Goal, progress: Progress = _quiet) -> Answer:
@@ -98,13 +97,12 @@ def fewest_users(population: Callable[[int], Array], goal: Goal, progress: Progr
     search = Search(users_cost(population, goal), goal.epsilon, None, progress)
     start = search.at(_FIRST_USERS)
     if search.is_safe(start):
-        safe, unsafe = search.bracket(start, 1)
-        return _checked(safe if unsafe is None else search.close_in(safe, unsafe), goal)
+        return _answer(search, *search.bracket(start, 1))
     unsafe, found = search.bracket(start, MOST_USERS)
     if found is None:
         costs = f"{MOST_USERS:,} users still cost {unsafe.cost:.3g}"
         return Answer(None, None, f"{costs}: cap the budgets, or take fewer rounds")
-    return _checked(search.close_in(found, unsafe), goal)
+    return _answer(search, found, unsafe)
 
 
 def most_rounds(goal: Goal, progress: Progress = _quiet) -> Answer:
@@ -119,8 +117,7 @@ def most_rounds(goal: Goal, progress: Progress = _quiet) -> Answer:
         cap = largest_cap(replace(goal, rounds=1), progress).value
         remedy = "find more users" if cap is None else f"cap the budgets at {cap:.3g}, or find more users"
         return Answer(None, None, f"one round alone costs {first.cost:.3g}: {remedy}")
-    safe, unsafe = search.bracket(first, _MOST_ROUNDS)
-    return _checked(safe if unsafe is None else search.close_in(safe, unsafe), goal)
+    return _answer(search, *search.bracket(first, _MOST_ROUNDS))
 
 
 def cap_cost(goal: Goal) -> Callable[[float], float]:
@@ -163,7 +160,8 @@ def curve_around(
     return CostCurve(tuple(places.tolist()), tuple(epsilons))
 
 
-def _checked(point: Point, goal: Goal) -> Answer:
-    if not point.cost <= goal.epsilon:
+def _answer(search: Search, safe: Point, unsafe: Point | None = None) -> Answer:
+    point = safe if unsafe is None else search.close_in(safe, unsafe)
+    if not search.is_safe(point):
         raise ParameterError(f"target_epsilon must be reachable: {point.place!r} was found, but costs {point.cost!r}")
     return Answer(point.place, point.cost)

@@ -1,7 +1,7 @@
 """The certified bound: how much one coordinate of one round reveals about one user, proved and rounded against us.
 
-See docs/proofs.md for the steps; `blanket` has the pair of laws, `echoes` the law of the number of echoes, `divergence`
-the hockey-stick divergence of the two together.
+See docs/proofs.md for the steps; `blanket` has the pair of laws and the law of the number of echoes, `divergence` the
+hockey-stick divergence of the two together.
 """
 
 import math
@@ -12,9 +12,8 @@ from typing import Protocol
 import numpy as np
 
 from apes.accounting import Array, Whole
-from apes.accounting.certificate.blanket import HiddenPair, echo_probabilities, hidden_pair, table_error
+from apes.accounting.certificate.blanket import HiddenPair, echo_law, echo_probabilities, hidden_pair, table_error
 from apes.accounting.certificate.divergence import excess
-from apes.accounting.certificate.echoes import echo_law
 from apes.checks import positive, positive_array, whole
 from apes.errors import ParameterError
 from apes.mathematics.search import bisect

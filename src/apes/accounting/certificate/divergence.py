@@ -13,7 +13,7 @@ import numpy as np
 from apes.accounting import Array, Whole
 from apes.accounting.certificate.blanket import HiddenPair
 from apes.accounting.certificate.spectrum import RampSpectrum
-from apes.accounting.composition.lattice import UNIT, Lattice, Tilted, tail_bound, tilt, tilt_to_mean
+from apes.accounting.composition.lattice import UNIT, Lattice, Tilted, centring_tilt, tail_bound, tilt
 
 # Half width of the window in standard deviations of the (tilted) sum; what lies beyond is bounded and added.
 _WINDOW = 9.0
@@ -37,13 +37,13 @@ def excess(pair: HiddenPair, t: float, sizes: Whole, cells: int) -> Array:
 
 
 def _hidden(lattice: Lattice, sizes: Whole, shift: float) -> Array:
-    tilted = tilt(lattice, tilt_to_mean(lattice, 0.0))
+    tilted = tilt(lattice, centring_tilt(lattice))
     n = _length(tilted, int(sizes.max()))
     spectrum = RampSpectrum(lattice.places, tilted.weights, tilted.theta * lattice.step, n)
     totals = lattice.step * spectrum.expectations(sizes)
     # s exp(-theta s) <= W exp(l (s - W)) for s >= W and l >= 1 / W. Tails grow with m: that of the largest serves all.
     window = lattice.step * (n // 2 - 1)
-    totals += window * tail_bound([(lattice.points, tilted.weights, int(sizes.max()))], window, 1 / window)
+    totals += window * tail_bound([(lattice.points, tilted.weights, int(sizes.max()))], window)
     if tilted.theta > 0:
         # A proved fallback: max(0, s) <= exp(theta s) / (e theta).
         totals = np.minimum(totals, 1 / (math.e * tilted.theta))

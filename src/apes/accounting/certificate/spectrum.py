@@ -7,7 +7,6 @@ frequencies matter; then F_k is summed directly, V_k has a closed form, and the 
 
 import math
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,8 @@ from apes.accounting import Array, Whole
 from apes.accounting.composition.lattice import POWER_ERROR, UNIT, transform_error, wrapped
 
 Complex = NDArray[np.complex128]
+# The frequencies that matter, the transforms F and V at them, and by how much each may be off.
+_Band = tuple[Whole, Complex, Complex, float, Array]
 # Powers |F_k|^m below exp(-60) are left out, and bounded by exp(-59).
 _NOTHING = 60.0
 _LEFT_OUT = math.exp(-59.0)
@@ -24,16 +25,6 @@ _SHORT = 1 << 13
 # Frequencies at which the transform is probed, to see that it stays away from 1.
 _PROBES = 1 << 13
 _AT_ONCE = 1 << 18
-
-
-class _Band(NamedTuple):
-    """The frequencies that matter, the transforms F and V at them, and by how much each may be off."""
-
-    kept: Whole
-    transform: Complex
-    dual: Complex
-    noise: float
-    dual_noise: Array
 
 
 class RampSpectrum:
@@ -56,7 +47,7 @@ class RampSpectrum:
             group = np.flatnonzero(scales == scale)
             last = self._last_frequency(int(sizes[group].min()))
             band = self._low(last) if last else self._all(2.0**scale)
-            for part in np.array_split(group, 1 + group.size * band.kept.size // _AT_ONCE):
+            for part in np.array_split(group, 1 + group.size * band[0].size // _AT_ONCE):
                 totals[part] = self._paired(sizes[part][:, None], band)
         return totals
 
@@ -83,7 +74,7 @@ class RampSpectrum:
         """All frequencies that matter for m >= smallest, by fast Fourier transforms."""
         (transform, dual), noise = self._whole, transform_error(self._n)
         kept = np.flatnonzero(smallest * np.log(np.abs(transform) + noise) > -_NOTHING)
-        return _Band(kept, transform[kept], dual[kept], noise, np.full(kept.size, noise * self._mass))
+        return kept, transform[kept], dual[kept], noise, np.full(kept.size, noise * self._mass)
 
     def _low(self, last: int) -> _Band:
         """The frequencies up to ``last``, one by one."""
@@ -94,7 +85,7 @@ class RampSpectrum:
         transform = (np.cos(turns) * self._weights).sum(axis=1) - 1j * (np.sin(turns) * self._weights).sum(axis=1)
         noise = (self._places.size + 8 + 8 * float(angles[-1] * np.abs(self._places).max())) * UNIT
         dual, off = ramp_transform(self._rate, angles, self._n // 2)
-        return _Band(kept, transform, dual, noise, off)
+        return kept, transform, dual, noise, off
 
     def _last_frequency(self, m: int) -> int:
         """Last frequency k with |F_k|^m of more than exp(-60), proved; 0 if unknown, or not worth knowing.

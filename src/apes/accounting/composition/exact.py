@@ -68,7 +68,7 @@ class Composer:
                 (self._points[curve],) = curve_points([curve], self._breach)
             if self._points[curve].step < _FINEST:
                 return local
-        return min(local, _Sum([(self._points[curve], count) for curve, count in counts.items()]).epsilon(self._delta))
+        return min(local, _epsilon_of_sum([(self._points[curve], n) for curve, n in counts.items()], self._delta))
 
 
 def composed_epsilon(curve: PrivacyCurve, delta: float, count: int) -> float:
@@ -76,57 +76,52 @@ def composed_epsilon(curve: PrivacyCurve, delta: float, count: int) -> float:
     return curve.epsilon(delta) if count == 1 else Composer(delta, count).epsilon([(curve, count)])
 
 
-class _Sum:
-    """The sum of all losses."""
+def _epsilon_of_sum(uses: list[tuple[CurvePoints, int]], delta: float) -> float:
+    """Smallest epsilon found for the sum of all losses, on the safe side of a bisection."""
+    # The finest lattice that a curve asks for, as long as the window of the sum stays short.
+    alone = [(losses(curve, curve.step)[0], count) for curve, count in uses]
+    deviation = math.sqrt(sum(count * float(lattice.masses @ lattice.points**2) for lattice, count in alone))
+    step = max(min(curve.step for curve, _ in uses), 2 * _WINDOW * deviation / _LONGEST)
+    parts: list[tuple[Lattice, int]] = []
+    breaches = growth = 0.0
+    for curve, count in uses:
+        lattice, breach = losses(curve, step)
+        parts.append((lattice, count))
+        breaches += count * breach
+        growth += count * math.log1p(max(float(lattice.masses.sum()) + breach - 1, 0.0))
+    # A breach in one use counts in full, whatever the others: their masses add up to a little more than 1.
+    available = delta - (breaches * math.exp(growth) * _ROUNDING if growth < 1 else math.inf)
+    if available <= 0:
+        return math.inf
+    theta, high = _steepness(parts, available)
+    law = _TiltedLaw(parts, theta)
 
-    def __init__(self, uses: list[tuple[CurvePoints, int]]) -> None:
-        # The finest lattice that a curve asks for, as long as the window of the sum stays short.
-        alone = [(losses(curve, curve.step)[0], count) for curve, count in uses]
-        deviation = math.sqrt(sum(count * float(lattice.masses @ lattice.points**2) for lattice, count in alone))
-        self._step = max(min(curve.step for curve, _ in uses), 2 * _WINDOW * deviation / _LONGEST)
-        self._parts: list[tuple[Lattice, int]] = []
-        self._breach = growth = 0.0
-        for curve, count in uses:
-            lattice, breach = losses(curve, self._step)
-            self._parts.append((lattice, count))
-            self._breach += count * breach
-            growth += count * math.log1p(max(float(lattice.masses.sum()) + breach - 1, 0.0))
-        # A breach in one use counts in full, whatever the others: their masses add up to a little more than 1.
-        self._breach = self._breach * math.exp(growth) * _ROUNDING if growth < 1 else math.inf
+    def is_safe(epsilon: float) -> bool:
+        return law.delta(epsilon) <= available
 
-    def epsilon(self, delta: float) -> float:
-        """Smallest epsilon found, on the safe side of a bisection."""
-        available = delta - self._breach
-        if available <= 0:
+    # Below its window the law would count too little.
+    low = max(0.0, law.start)
+    if is_safe(low):
+        return low
+    high = max(high, low)
+    while not is_safe(high):
+        high = 2 * high + step
+        if not math.isfinite(high):
             return math.inf
-        theta, high = self._steepness(available)
-        law = _TiltedLaw(self._parts, theta)
+    return bisect(is_safe, low, high, steps=_STEPS, tolerance=1e-7)
 
-        def is_safe(epsilon: float) -> bool:
-            return law.delta(epsilon) <= available
 
-        # Below its window the law would count too little.
-        low = max(0.0, law.start)
-        if is_safe(low):
-            return low
-        high = max(high, low)
-        while not is_safe(high):
-            high = 2 * high + self._step
-            if not math.isfinite(high):
-                return math.inf
-        return bisect(is_safe, low, high, steps=_STEPS, tolerance=1e-7)
+def _steepness(parts: list[tuple[Lattice, int]], delta: float) -> tuple[float, float]:
+    """Theta that gives the smallest epsilon by (1 - exp(epsilon - S))_+ <= c exp(theta (S - epsilon)), and it."""
+    reach = sum(count * float(lattice.points[-1]) for lattice, count in parts)
 
-    def _steepness(self, delta: float) -> tuple[float, float]:
-        """Theta that gives the smallest epsilon by (1 - exp(epsilon - S))_+ <= c exp(theta (S - epsilon)), and it."""
-        reach = sum(count * float(lattice.points[-1]) for lattice, count in self._parts)
+    def epsilon(log_theta: float) -> float:
+        theta = math.exp(log_theta)
+        moment = sum(count * tilt(lattice, theta).log_moment for lattice, count in parts)
+        return (moment + _log_peak(theta) - math.log(delta)) / theta
 
-        def epsilon(log_theta: float) -> float:
-            theta = math.exp(log_theta)
-            moment = sum(count * tilt(lattice, theta).log_moment for lattice, count in self._parts)
-            return (moment + _log_peak(theta) - math.log(delta)) / theta
-
-        found = minimize_scalar(epsilon, bounds=(math.log(1e-3 / reach), math.log(_STEEPEST / reach)), method="bounded")
-        return math.exp(float(found.x)), max(float(found.fun), 0.0)
+    found = minimize_scalar(epsilon, bounds=(math.log(1e-3 / reach), math.log(_STEEPEST / reach)), method="bounded")
+    return math.exp(float(found.x)), max(float(found.fun), 0.0)
 
 
 class _TiltedLaw:
@@ -148,7 +143,7 @@ class _TiltedLaw:
         law, self._off = law_of_sum(tilts, n)
         self._law = np.maximum(np.roll(law, -start), 0)
         window = float(self._points[-1]) - mean
-        self._tail = tail_bound(centred, window, 1 / window)
+        self._tail = tail_bound(centred, window)
 
     def delta(self, epsilon: float) -> float:
         """Upper bound of E[(1 - exp(epsilon - S))_+], epsilon not below `start`."""

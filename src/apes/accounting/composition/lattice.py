@@ -70,12 +70,9 @@ def tilt(lattice: Lattice, theta: float) -> Tilted:
     return Tilted(lattice, theta, log_moment, weights / total, error)
 
 
-def tilt_to_mean(lattice: Lattice, mean: float) -> float:
-    """Theta >= 0 under which the law has this mean, below its largest point; 0 if it has at least that anyway.
-
-    Any theta is valid: this is best.
-    """
-    points, masses = lattice.points - mean, lattice.masses
+def centring_tilt(lattice: Lattice) -> float:
+    """Theta >= 0 under which the law has mean 0, or 0 if it has more; any theta is valid, this is best."""
+    points, masses = lattice.points, lattice.masses
     top = float(points[masses > 0].max())
 
     def excess(theta: float) -> float:
@@ -123,8 +120,8 @@ def law_of_sum(tilts: list[tuple[Tilted, int]], n: int) -> tuple[Array, float]:
     return np.fft.irfft(power, n), off / n * (1 + 1e-9)
 
 
-def tail_bound(parts: list[tuple[Array, Array, int]], window: float, slowest: float) -> float:
-    """Smallest found of exp(-l W) E exp(l S), l >= slowest, W > 0 the window, for a sum S of independent variables.
+def tail_bound(parts: list[tuple[Array, Array, int]], window: float) -> float:
+    """Smallest found of exp(-l W) E exp(l S), l >= 1 / W, W > 0 the window, for a sum S of independent variables.
 
     Parts are points, weights and how many copies, of each kind of summand.
     """
@@ -134,7 +131,7 @@ def tail_bound(parts: list[tuple[Array, Array, int]], window: float, slowest: fl
     variance = sum(count * float(weights @ points**2) for points, weights, count in parts)
     best = math.inf
     for factor in (0.5, 1.0, 2.0):
-        rate = max(factor * window / variance, slowest)
+        rate = max(factor * window / variance, 1 / window)
         exponent = -rate * window
         for points, weights, count in parts:
             top = rate * float(points.max())

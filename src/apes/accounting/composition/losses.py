@@ -26,11 +26,6 @@ class CurvePoints:
     step: float
     deltas: Array
 
-    @property
-    def last(self) -> float:
-        """The last point."""
-        return self.step * (self.deltas.size // 2)
-
 
 def curve_points(curves: Sequence[PrivacyCurve], breach: float) -> list[CurvePoints]:
     """Evaluate a curve that is its own mirror image, or one and that of its laws exchanged, on the same points.
@@ -42,16 +37,14 @@ def curve_points(curves: Sequence[PrivacyCurve], breach: float) -> list[CurvePoi
     # The last one at `last` itself: a unit below the budget the curve would not be 0.
     points = [*(step * k for k in range(_POINTS)), last]
     values = [np.array([curve.delta(t) for t in points]) for curve in curves]
-    return [_both_sides(*sides, step) for sides in zip(values, reversed(values), strict=True)]
-
-
-def _both_sides(values: Array, exchanged: Array, step: float) -> CurvePoints:
-    """A curve from its values at points that are not negative, and from those of its laws exchanged."""
-    t = step * np.arange(_POINTS, 0, -1)
-    # delta(-t) = 1 - exp(-t) + exp(-t) delta(t) of the exchanged laws. A few units, for rounding.
-    negative = (-np.expm1(-t) + np.exp(-t) * exchanged[:0:-1]) * (1 + 8 * UNIT)
-    deltas = np.minimum.accumulate(np.minimum(np.concatenate([negative, values]), 1.0))
-    return CurvePoints(step, convex_minorant(np.exp(step * np.arange(-_POINTS, _POINTS + 1)), deltas))
+    corners, t = np.exp(step * np.arange(-_POINTS, _POINTS + 1)), step * np.arange(_POINTS, 0, -1)
+    found = []
+    for positive, exchanged in zip(values, reversed(values), strict=True):
+        # delta(-t) = 1 - exp(-t) + exp(-t) delta(t) of the exchanged laws. A few units, for rounding.
+        negative = (-np.expm1(-t) + np.exp(-t) * exchanged[:0:-1]) * (1 + 8 * UNIT)
+        deltas = np.minimum.accumulate(np.minimum(np.concatenate([negative, positive]), 1.0))
+        found.append(CurvePoints(step, convex_minorant(corners, deltas)))
+    return found
 
 
 def losses(curve: CurvePoints, step: float) -> tuple[Lattice, float]:
@@ -64,7 +57,7 @@ def losses(curve: CurvePoints, step: float) -> tuple[Lattice, float]:
     if step == curve.step:
         reach, deltas = half, curve.deltas
     else:
-        reach = max(1, int(np.ceil(curve.last / step)))
+        reach = max(1, int(np.ceil(curve.step * half / step)))
         # Past the last corner, not a unit before it.
         reach += np.exp(step * reach) < corners[-1]
         # Convex: lines between points of the broken line lie above it.

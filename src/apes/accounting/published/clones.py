@@ -45,8 +45,8 @@ def fmt22_closed(budgets: Array, delta: float) -> float:
 
 def closed_form(echoes: float, epsilon0: float, delta: float) -> float:
     """Return log(1 + tanh(epsilon0/2) (8 sqrt(log(4/delta) / m) + 8 / m)) for m echoes (or clones) on average."""
-    log_term = math.log(4) - math.log(delta)
-    return math.log1p(math.tanh(epsilon0 / 2) * (8 * math.sqrt(log_term / echoes) + 8 / echoes))
+    spread = math.sqrt((math.log(4) - math.log(delta)) / echoes)
+    return math.log1p(math.tanh(epsilon0 / 2) * (8 * spread + 8 / echoes))
 
 
 def fmt22_numeric(budgets: Array, delta: float) -> float:
@@ -82,11 +82,9 @@ def clone_curve(
     from scipy.stats import binom  # here: it takes a second to import, and only published bounds need it
 
     tail = _OUTSIDE * delta / 2
-    low = max(int(binom.ppf(tail, trials, probability)), 0)
-    high = int(binom.isf(tail, trials, probability))
-    clones = np.arange(low, high + 1, dtype=np.float64)
-    if samples is not None:
-        clones = clones[:: max(1, clones.size // samples)]
+    low, high = max(int(binom.ppf(tail, trials, probability)), 0), int(binom.isf(tail, trials, probability))
+    step = 1 if samples is None else max(1, (high + 1 - low) // samples)
+    clones = np.arange(low, high + 1, step, dtype=np.float64)
     weights = binom.pmf(clones, trials, probability) * (1 + _ROUNDING)
     if samples is not None:
         weights /= weights.sum()
