@@ -92,7 +92,7 @@ def test_resumed_runs_charge_what_was_recorded(free):
         ({"plan": replace(PLAN, learning_rate=0.5)}, "schedule"),
         ({"model": apes.LogisticRegression(5, 2, apes.FedProx())}, "terms"),
     ],
-    ids=str,
+    ids=["budgets", "data", "delta", "clip", "target", "rounds", "seed", "rate", "model"],
 )
 def test_a_run_is_resumed_as_what_it_began(free, change, what):
     given = {"model": MODEL, "people": people(), "plan": PLAN} | change
