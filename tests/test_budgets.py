@@ -183,7 +183,7 @@ def test_a_header_alone_holds_no_budgets(table):
 @pytest.mark.parametrize("content", ["", "\n\n"])
 def test_empty_file(table, content):
     path = table(content)
-    assert refusal(DataError, f"file:{path}") == f"{path} holds no budgets: expected one row a user"
+    assert refusal(DataError, f"file:{path}") == f"{path} holds no budgets: expected one row per user"
 
 
 def test_missing_unreadable_and_ragged_files(table, tmp_path):

@@ -13,7 +13,7 @@ from matplotlib.ticker import FormatStrFormatter, NullLocator
 
 from apes import certify
 from apes.accounting.lower import lower_epsilon
-from apes.accounting.published import eon_closed, eon_numeric
+from apes.accounting.published.echoes import eon_closed, eon_numeric
 
 USERS, REST, DELTA = 100_000, 0.05, 1e-8
 PAPERS_LARGEST = 3.0

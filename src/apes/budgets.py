@@ -26,12 +26,7 @@ def _gauss(mean: float, low: float, high: float) -> _Law:
 
 def _mixed(mean: float, other: float, low: float, high: float) -> _Law:
     """90 % of the users around one mean, 10 % around another (which ones is random)."""
-
-    def draw(rng: np.random.Generator, n: int) -> NDArray[np.float64]:
-        means = np.where(rng.random(n) < 0.1, other, mean)
-        return np.clip(rng.normal(means, 1.0), low, high)
-
-    return draw
+    return lambda rng, n: np.clip(rng.normal(np.where(rng.random(n) < 0.1, other, mean), 1.0), low, high)
 
 
 # Table 2 of the paper and the wider range of its Figure 6; a Gaussian's second parameter is a variance of 1.
@@ -67,35 +62,25 @@ def make_budgets(spec: str, users: int, seed: int) -> NDArray[np.float64]:
     array([0.5 , 0.75, 1.  ])
     """
     users = whole("users", users, 1)
-    kind, rest = check_budgets(spec)
+    kind, rest, ends = check_budgets(spec)
     if kind in LAWS:
-        rng = SimulationSource(seed).generator(Purpose.BUDGETS)
-        return LAWS[kind](rng, users)
-    if kind == "constant":
-        return positive_array("budgets", np.full(users, _number(rest, spec)))
-    if kind == "grid":
-        low, _, high = rest.partition(":")
-        return positive_array("budgets", np.linspace(_number(low, spec), _number(high, spec), users))
+        return LAWS[kind](SimulationSource(seed).generator(Purpose.BUDGETS), users)
+    if ends:
+        return positive_array("budgets", np.linspace(ends[0], ends[-1], users))
     return _from_file(rest, users)
 
 
-def check_budgets(spec: str) -> tuple[str, str]:
-    """Check the form of a specification, without drawing or reading anything; return its kind and the rest.
-
-    Raises:
-        ParameterError: If it has none of the forms that `make_budgets` knows.
-    """
+def check_budgets(spec: str) -> tuple[str, str, list[float]]:
+    """Check the form of a specification, without drawing or reading; return its kind, the rest, the numbers in it."""
     if not isinstance(spec, str):
         raise ParameterError(f"budgets must be a text here, one of {_FORMS}; got {type(spec).__name__}")
     kind, colon, rest = spec.partition(":")
-    if kind == "constant":
-        _number(rest, spec)
-    elif kind == "grid":
-        for end in (rest.partition(":")[0], rest.partition(":")[2]):
-            _number(end, spec)
-    elif not (kind in LAWS and not colon) and not (kind == "file" and rest):
+    if (kind in LAWS and not colon) or (kind == "file" and rest):
+        return kind, rest, []
+    ends = rest.split(":")
+    if len(ends) != {"constant": 1, "grid": 2}.get(kind):
         raise ParameterError(f"budgets must be one of {_FORMS}; got {spec!r}")
-    return kind, rest
+    return kind, rest, [_number(end, spec) for end in ends]
 
 
 def _number(text: str, spec: str) -> float:
@@ -109,14 +94,15 @@ def _number(text: str, spec: str) -> float:
 
 
 def _from_file(rest: str, users: int) -> NDArray[np.float64]:
-    path, column = _split_column(rest)
+    file, _, column = (rest, "", None) if ":" not in rest or os.path.exists(rest) else rest.rpartition(":")
+    path = Path(file)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            rows = [row for row in csv.reader(stream) if row]
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"cannot read the budgets in {path}: {error}") from None
     if not rows:
-        raise DataError(f"{path} holds no budgets: expected one row a user")
+        raise DataError(f"{path} holds no budgets: expected one row per user")
     texts = _column(path, rows, column)
     if len(texts) != users:
         raise ParameterError(f"users must equal the {len(texts)} budgets in {path}, got {users}")
@@ -126,17 +112,14 @@ def _from_file(rest: str, users: int) -> NDArray[np.float64]:
         raise ParameterError(f"in {path}: {error}") from None
 
 
-def _split_column(rest: str) -> tuple[Path, str | None]:
-    if ":" not in rest or os.path.exists(rest):
-        return Path(rest), None
-    path, _, column = rest.rpartition(":")
-    return Path(path), column
-
-
 def _column(path: Path, rows: list[list[str]], column: str | None) -> list[str]:
     if column is None:
-        has_header = not _is_number(rows[0][0])
-        return [row[0] for row in rows[has_header:]]
+        texts = [row[0] for row in rows]
+        try:
+            float(texts[0])
+        except ValueError:
+            return texts[1:]  # below a header
+        return texts
     if column not in rows[0]:
         raise DataError(f"{path} has no column {column!r}; its columns are {', '.join(rows[0])}")
     place = rows[0].index(column)
@@ -144,11 +127,3 @@ def _column(path: Path, rows: list[list[str]], column: str | None) -> list[str]:
     if short:
         raise DataError(f"{path} row {short[0]} has no entry in column {column!r}")
     return [row[place] for row in rows[1:]]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

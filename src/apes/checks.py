@@ -78,6 +78,13 @@ def hex_names(name: str, values: tuple[str, ...], size: int) -> None:
         raise ParameterError(f"{name} must differ, got {max(values, key=values.count)!r} more than once")
 
 
+def unused(options: dict[str, Any], why: str) -> None:
+    """Raise if an option was given that would do nothing."""
+    for name, value in options.items():
+        if value is not None:
+            raise ParameterError(f"{name} must be left out: {why}; got {value!r}")
+
+
 def _number(name: str, value: float) -> float:
     if isinstance(value, bool | str):
         raise ParameterError(f"{name} must be a number, got {value!r}")

@@ -82,7 +82,7 @@ class Estimate:
     """The analyzer's estimate of the users' mean clipped update.
 
     Attributes:
-        mean: One number a coordinate.
+        mean: One number per coordinate.
         standard_error: The noise of one coordinate's estimate near zero, from the public budgets alone.
     """
 

@@ -95,10 +95,9 @@ class People:
         classes: int | None = None,
     ) -> None:
         self._budgets = positive_array("budgets", budgets)
-        if offsets.shape != (self._budgets.size + 1,):
-            raise ParameterError(
-                f"offsets must have one entry more than the {self._budgets.size} budgets, got {offsets.size}"
-            )
+        users = self._budgets.size
+        if offsets.shape != (users + 1,):
+            raise ParameterError(f"offsets must have one entry more than the {users} budgets, got {offsets.size}")
         if features.ndim < 2 or labels.shape != features.shape[:1]:
             raise ParameterError(f"labels must have one entry per row of features {features.shape}, got {labels.shape}")
         if offsets[0] != 0 or offsets[-1] != labels.size or (np.diff(offsets) < 1).any():
@@ -191,18 +190,13 @@ class People:
 
     def block(self, start: int, stop: int) -> UserBlock:
         """Users start .. stop - 1, without copying their data."""
-        if not 0 <= start < stop <= self._budgets.size:
-            raise ParameterError(
-                f"start and stop must be in order within [0, {self._budgets.size}], got {start}, {stop}"
-            )
-        rows = slice(self._offsets[start], self._offsets[stop])
-        return UserBlock(
-            first_user=start,
-            budgets=self._budgets[start:stop],
-            features=self._features[rows],
-            labels=self._labels[rows],
-            offsets=self._offsets[start : stop + 1] - self._offsets[start],
-        )
+        users = self._budgets.size
+        if not 0 <= start < stop <= users:
+            raise ParameterError(f"start and stop must be in order within [0, {users}], got {start}, {stop}")
+        offsets = self._offsets[start : stop + 1]
+        rows = slice(offsets[0], offsets[-1])
+        budgets, features, labels = self._budgets[start:stop], self._features[rows], self._labels[rows]
+        return UserBlock(start, budgets, features, labels, offsets - offsets[0])
 
 
 def _as_labels(labels: NDArray[Any]) -> NDArray[Any]:
@@ -237,8 +231,6 @@ def _budgets_of(
     differs = own[number] != by_row
     if differs.any():
         row = int(np.argmax(differs))
-        first, second = sorted({float(own[number[row]]), float(by_row[row])})
-        raise ParameterError(
-            f"budgets must be equal within a user, got {first!r} and {second!r} for {names[number[row]]!r}"
-        )
+        name, (first, second) = names[number[row]], sorted({float(own[number[row]]), float(by_row[row])})
+        raise ParameterError(f"budgets must be equal within a user, got {first!r} and {second!r} for {name!r}")
     return own

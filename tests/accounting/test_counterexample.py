@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from apes import ClipLaplace, certify
 from apes.accounting.lower import lower_epsilon
-from apes.accounting.published import eon_closed, eon_numeric
+from apes.accounting.published.echoes import eon_closed, eon_numeric
 
 USERS, REST, DELTA = 100_000, 0.05, 1e-8
 # The lower bound is taken at a delta larger by this, far more than rounding in its transforms can add up to.

@@ -18,6 +18,7 @@ def test_public_names():
     assert all(hasattr(data, name) for name in data.__all__)
 
 
+@pytest.mark.slow
 def test_digits(digits_cache):
     found = load("digits", cache=digits_cache)
     assert found.train_images.shape == (60_000, 784)

@@ -7,6 +7,9 @@ import pytest
 from apes.data import load
 from apes.data.digits import Pixels, load_digits, make_digits, originals, split_originals
 
+# The images at full size are made once.
+pytestmark = pytest.mark.xdist_group("digits")
+
 
 @pytest.fixture(scope="module")
 def pixels(digits_cache):
@@ -110,6 +113,7 @@ def _other_format(path):
     [_cut, _flip, _other_version, _other_shape, _other_format, lambda path: path.write_bytes(b"")],
     ids=["cut", "flip", "version", "shape", "format", "empty"],
 )
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_used_is_made_again(tmp_path, digits_cache, pixels, caplog, damage):
     path = tmp_path / "data" / "digits" / "digits.npz"
     path.parent.mkdir(parents=True)
@@ -124,6 +128,7 @@ def test_a_cache_that_cannot_be_used_is_made_again(tmp_path, digits_cache, pixel
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_an_unwritable_cache_does_not_stop_the_run(tmp_path, pixels, caplog):
     (tmp_path / "file").write_bytes(b"")
     with caplog.at_level(logging.WARNING):

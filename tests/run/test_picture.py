@@ -6,16 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from apes.accounting.planner import Answer, Curve, Goal
+from apes.accounting.exposure import Exposure
+from apes.accounting.planner import Answer, CostCurve, Goal
 from apes.audit.attack import Attack
 from apes.audit.audit import AuditResult
-from apes.cli.plots.audit import certified_border, draw_audit
-from apes.cli.plots.level_choice import draw_level_choice
-from apes.cli.plots.plan import draw_plan
-from apes.terms.level_choice import Offer, Trade
+from apes.cli.plots import certified_border, draw_audit, draw_level_choice, draw_plan
+from apes.terms.level_choice import LevelChoice, Offer
 
-GOAL = Goal(1.0, 1e-6, 10, 2)
-CURVE = Curve((1.0, 2.0, 4.0), (0.5, 1.0, 3.0))
+GOAL = Goal(1.0, 1e-6, 10, Exposure(np.array([1.0]), 2))
+CURVE = CostCurve((1.0, 2.0, 4.0), (0.5, 1.0, 3.0))
 SOME = Offer(2, 1, 0.1, 0.9, 0.3)
 NONE = Offer(4, 2, None, None, math.inf, "more users")
 ATTACK = Attack(100, (0, 10, 50, 100), (100, 60, 20, 0))
@@ -25,12 +24,14 @@ PICTURES = {
     "plan": lambda path: draw_plan(CURVE, Answer(2.0, 1.0), GOAL, "cap", path),
     "plan out of reach": lambda path: draw_plan(CURVE, Answer(None, None, "fewer rounds"), GOAL, "rounds", path),
     "plan, costs of nothing": lambda path: draw_plan(
-        Curve((1.0, 2.0), (0.0, 0.0)), Answer(2.0, 0.0), GOAL, "users", path
+        CostCurve((1.0, 2.0), (0.0, 0.0)), Answer(2.0, 0.0), GOAL, "users", path
     ),
-    "plan, one place": lambda path: draw_plan(Curve((1.0,), (900.0,)), Answer(None, None, "-"), GOAL, "users", path),
-    "level choice": lambda path: draw_level_choice(Trade((SOME, NONE)), GOAL, [], path),
-    "level choice with clips": lambda path: draw_level_choice(Trade((SOME, NONE)), GOAL, [0.1, 0.2], path),
-    "level choice out of reach": lambda path: draw_level_choice(Trade((NONE,)), GOAL, [0.1], path),
+    "plan, one place": lambda path: draw_plan(
+        CostCurve((1.0,), (900.0,)), Answer(None, None, "-"), GOAL, "users", path
+    ),
+    "level choice": lambda path: draw_level_choice(LevelChoice((SOME, NONE)), GOAL, [], path),
+    "level choice with clips": lambda path: draw_level_choice(LevelChoice((SOME, NONE)), GOAL, [0.1, 0.2], path),
+    "level choice out of reach": lambda path: draw_level_choice(LevelChoice((NONE,)), GOAL, [0.1], path),
     "audit": lambda path: draw_audit(AUDIT, path),
     "audit failed": lambda path: draw_audit(dataclasses.replace(AUDIT, user_audited=2.0), path),
     "audit of nothing": lambda path: draw_audit(

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from apes.mathematics.randomness import Purpose, SimulationSource
-from apes.shuffler.tally import count_levels, permute_rows
+from apes.shuffler.counts import count_levels
+from apes.shuffler.shuffle import permute_rows
 
 SOURCE = SimulationSource(8, 1)
 

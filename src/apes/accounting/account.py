@@ -1,21 +1,22 @@
 """The whole account of a population: what is certified, what the literature would claim, how tight it is."""
 
-import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.accounting import Array
 from apes.accounting.certificate.curve import hiding_curve, honest_others
 from apes.accounting.exposure import Exposure
-from apes.accounting.guarantee import Guarantee, certify
+from apes.accounting.guarantee import Guarantee, certify_rounds
 from apes.accounting.local import local_user_epsilon
-from apes.accounting.published import PUBLISHED, DeltaConvention, user_apes, user_s_apes
+from apes.accounting.published import PUBLISHED
+from apes.accounting.published.echoes import eon_delta
+from apes.accounting.published.user_level import DeltaConvention, user_apes, user_s_apes
 from apes.checks import within
 from apes.errors import RegimeError
 
-Array = NDArray[np.float64]
 _PERSONAL_POINTS = 20
 # Top-b is evaluated where the paper does: a fifth of the coordinates kept.
 _KEPT = 0.2
@@ -23,14 +24,10 @@ _KEPT = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked of the accountant.
+    """What is asked of the accountant about rounds with the same participants.
 
-    Attributes:
-        exposure: What a round reveals: participants, coordinates, levels.
-        rounds: Rounds with the same participants.
-        delta: Of the user-level guarantees.
-        delta_s: At which shuffle bounds per coordinate are compared; the certificate's is tanh(max e / 2) delta_s.
-        colluders: Users who tell the adversary what they reported.
+    At ``delta`` for users; shuffle bounds per coordinate are compared at ``delta_s``, the certificate's at
+    tanh(max e / 2) delta_s. Colluders tell the adversary what they reported.
     """
 
     exposure: Exposure
@@ -48,7 +45,7 @@ class Account:
         dimension: Certified, one coordinate of one round.
         round: Certified, all coordinates of one round.
         total: Certified, all coordinates of all rounds.
-        published: What each published bound claims a coordinate (user_*: a user), None outside its range.
+        published: What each published bound claims per coordinate (user_*: per user), None outside its range.
         personal_local: Local budgets, increasing, and
         personal_central: the certified central epsilon of a user with each, one coordinate of one round.
         local: What the reports of the user with the largest budget reveal in one round to somebody who sees who sent
@@ -66,34 +63,21 @@ class Account:
 
 
 def account(question: Question, progress: Callable[[str], None] = lambda step: None) -> Account:
-    """Answer everything about a population.
-
-    Args:
-        question: What is asked.
-        progress: Called with the name of each step as it begins.
-    """
-    exposure, colluders = question.exposure, question.colluders
-    budgets, levels = exposure.budgets, exposure.levels
-    delta_c = math.tanh(float(budgets.max()) / 2) * within("delta_s", question.delta_s, 1e-300, 1)
-
-    def certified(delta: float, dimensions: int, rounds: int) -> Guarantee:
-        b = None if dimensions == 1 else exposure.top_b_first
-        sizes = {"dimensions": dimensions, "rounds": rounds}
-        proved = certify(budgets, delta=delta, **sizes, levels=levels, colluders=colluders, top_b_first=b)
-        # The datasets that force a loss change every coordinate; what they force through a sparsifier is not known.
-        return proved if exposure.sparsifier is None else replace(proved, lower=0.0)
-
+    """Answer everything about a population; ``progress`` is called with the name of each step as it begins."""
+    exposure, delta, colluders = question.exposure, question.delta, question.colluders
+    delta_c = eon_delta(exposure.budgets, within("delta_s", question.delta_s, 1e-300, 1))
     progress("certified, one coordinate")
-    dimension = certified(delta_c, 1, 1)
+    dimension = certify_rounds(replace(exposure, charged=1, top_b_first=None), delta_c, 1, colluders)
     progress("certified, one round")
-    one_round = certified(question.delta, exposure.charged, 1)
+    one_round = certify_rounds(exposure, delta, 1, colluders)
     progress("certified, all rounds")
-    total = certified(question.delta, exposure.charged, question.rounds)
+    total = certify_rounds(exposure, delta, question.rounds, colluders)
     progress("personal guarantees")
-    local, central = personal_curve(budgets, delta_c, levels, colluders)
+    local, central = personal_curve(exposure.budgets, delta_c, exposure.levels, colluders)
     progress("published bounds")
-    published = published_figures(budgets, question.delta_s, exposure.dimensions)
-    locally = local_figures(float(budgets.max()), exposure.dimensions, exposure.charged, levels)
+    published = published_figures(exposure.budgets, question.delta_s, exposure.dimensions)
+    largest = float(exposure.budgets.max())
+    locally = local_figures(largest, exposure.dimensions, exposure.charged, exposure.levels)
     return Account(dimension, one_round, total, published, local, central, locally)
 
 
@@ -105,7 +89,7 @@ def personal_curve(budgets: Array, delta: float, levels: int | None, colluders: 
     """
     different = np.unique(budgets)
     local = different[np.unique(np.linspace(0, different.size - 1, _PERSONAL_POINTS).astype(int))]
-    others = honest_others(budgets, colluders, levels)
+    others = honest_others(budgets, colluders)
     central = [hiding_curve(float(e), others, delta, levels).epsilon(delta) for e in local]
     return local, np.maximum.accumulate(central)
 
@@ -125,16 +109,12 @@ def _kept(dimensions: int) -> int:
 
 def published_figures(budgets: Array, delta_s: float, dimensions: int) -> dict[str, float | None]:
     """Every published figure, None outside its range. None of them is a guarantee (docs/published-bounds.md)."""
-    figures: dict[str, float | None] = {}
+    figures: dict[str, float | None] = dict.fromkeys([*PUBLISHED, "user_apes", "user_s_apes"])
     for name, bound in PUBLISHED.items():
-        try:
+        with suppress(RegimeError):
             figures[name] = bound(budgets, delta_s)
-        except RegimeError:
-            figures[name] = None
-    numeric = figures["eon_numeric"]
-    figures["user_apes"] = figures["user_s_apes"] = None
+    numeric, delta_c = figures["eon_numeric"], eon_delta(budgets, delta_s)
     if numeric is not None:
-        delta_c = math.tanh(float(budgets.max()) / 2) * delta_s
         figures["user_apes"] = user_apes(numeric, delta_c, dimensions, DeltaConvention.COORDINATE).epsilon
         figures["user_s_apes"] = user_s_apes(numeric, delta_c, _kept(dimensions), DeltaConvention.COMPOSED).epsilon
     return figures

@@ -5,9 +5,9 @@ from collections import Counter
 from functools import cached_property
 
 from apes.accounting.certificate.curve import check_delta
-from apes.accounting.composition.exact import Composer, Use
-from apes.accounting.exposure import Exposure
-from apes.accounting.guarantee import Guarantee
+from apes.accounting.composition.exact import Composer
+from apes.accounting.exposure import Exposure, Ways
+from apes.accounting.guarantee import Guarantee, took_part
 from apes.checks import positive, whole
 from apes.errors import BudgetExceeded, ParameterError
 
@@ -47,7 +47,7 @@ class Accountant:
         self._expected = whole("expected_rounds", expected_rounds, 1)
         self._colluders, self._victim = whole("colluders", colluders, 0), victim
         self._exposures: list[Exposure] = []
-        self._curves: dict[str, list[Use]] = {}
+        self._curves: dict[str, Ways] = {}
         self._rounds: Counter[str] = Counter()
         self._known: dict[frozenset[tuple[str, int]], float] = {frozenset(): 0.0}
 
@@ -87,22 +87,19 @@ class Accountant:
     @property
     def guarantee(self) -> Guarantee:
         """What is certified for everything charged so far, for everybody and by budget; or why nothing is."""
+        if not self._exposures:
+            return Guarantee(self.epsilon, self.delta, method="nothing was released", account=self._of)
+        level, method = self._exposures[0].level(self.rounds), self._exposures[0].method
         why = next((e.why_not_certified for e in self._exposures if e.why_not_certified is not None), None)
-        one = len(self._exposures) == 1
-        level = "rounds" if not one else "user" if self._exposures[0].charged > 1 else "coordinate"
-        form = self._exposures[0] if self._exposures else None
-        method = "nothing was released" if form is None else _method(form)
         return Guarantee(self.epsilon, self.delta, level=level, method=method, why_not_certified=why, account=self._of)
 
     def _of(self, budget: float) -> float:
         """Certified epsilon of a user with this budget, in the same rounds."""
-        largest = max((float(exposure.budgets.max()) for exposure in self._exposures), default=0.0)
-        if not budget <= largest:
-            raise ParameterError(f"budget must be in (0, {largest:g}], that of somebody who took part; got {budget!r}")
-        personal = Accountant(self.delta, expected_rounds=self._expected, colluders=self._colluders, victim=budget)
+        own = took_part(budget, max((float(exposure.budgets.max()) for exposure in self._exposures), default=0.0))
+        personal = Accountant(self.delta, expected_rounds=self._expected, colluders=self._colluders, victim=own)
         # One of each multiset of participants, as often as it was charged.
         for name, count in self._rounds.items():
-            exposure = next(e for e in self._exposures if e.budgets_sha256 == name)
+            exposure = next(e for e in self._exposures if _name(e) == name)
             personal._rounds = personal._with(exposure, count)
         return min(self.epsilon, personal.epsilon)
 
@@ -118,7 +115,7 @@ class Accountant:
 
     def _with(self, exposure: Exposure, rounds: int) -> Counter[str]:
         """Rounds by the name of their curves, with these added."""
-        name = exposure.budgets_sha256
+        name = _name(exposure)
         if name not in self._curves and exposure.why_not_certified is None:
             self._curves[name] = exposure.curves(self.delta, self._expected, self._colluders, self._victim)
             self._uses = exposure.uses
@@ -129,22 +126,18 @@ class Accountant:
         return [Composer(self.delta, uses * self._expected) for uses in self._uses]
 
     def _epsilon(self, rounds: Counter[str]) -> float:
+        if not rounds.keys() <= self._curves.keys():
+            return math.inf
         key = frozenset(rounds.items())
         if key not in self._known:
-            self._known[key] = (
-                min(
-                    composer.epsilon([_times(self._curves[name][way], count) for name, count in rounds.items()])
-                    for way, composer in enumerate(self._composers)
-                )
-                if rounds.keys() <= self._curves.keys()
-                else math.inf
+            ways = zip(*(self._curves[name] for name in rounds), strict=True)
+            self._known[key] = min(
+                composer.epsilon([(curve, uses * n) for (curve, uses), n in zip(way, rounds.values(), strict=True)])
+                for composer, way in zip(self._composers, ways, strict=True)
             )
         return self._known[key]
 
 
-def _times(use: Use, rounds: int) -> Use:
-    return use[0], use[1] * rounds
-
-
-def _method(exposure: Exposure) -> str:
-    return f"privacy blanket, {'continuous' if exposure.levels is None else f'{exposure.levels} levels'}"
+def _name(exposure: Exposure) -> str:
+    """Of the curves of an exposure; one that nothing is certified of shares none, whoever took part."""
+    return exposure.budgets_sha256 + (exposure.why_not_certified or "")

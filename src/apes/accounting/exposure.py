@@ -2,22 +2,23 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.accounting import Array
 from apes.accounting.certificate.curve import PrivacyCurve, check_levels, hiding_curve, honest_others
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
 from apes.checks import positive_array, whole
 from apes.errors import DataError, ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
 
-Array = NDArray[np.float64]
 NEIGHBOURS = "replace-one-user"
 """One user's data replaced by any other; the number of users and everybody's budget stay, and are public."""
+Ways = tuple[tuple[PrivacyCurve, int], ...]
+"""Curves and how often each is used: every one of them covers the round, and the smaller result holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,31 +74,32 @@ class Exposure:
         return (*sizes, self.mechanism, self.clip, self.sparsifier)
 
     @property
+    def method(self) -> str:
+        """How what it costs is proved."""
+        return f"privacy blanket, {'continuous' if self.levels is None else f'{self.levels} levels'}"
+
+    def level(self, rounds: int) -> str:
+        """What a guarantee over so many such rounds covers."""
+        return "rounds" if rounds > 1 else "user" if self.charged > 1 else "coordinate"
+
+    @property
     def uses(self) -> tuple[int, ...]:
-        """How many uses of a curve the round is, way by way; each way is a proof, and the smaller result holds."""
+        """How many uses of a curve the round is, way by way."""
         if self.top_b_first is None:
             return (self.charged,)
         # Two updates differ in at most 2 b coordinates; or, counted in couples, b uses of another curve.
         return min(self.charged, 2 * self.top_b_first), self.top_b_first
 
-    def curves(
-        self, delta: float, rounds: int, colluders: int = 0, victim: float | None = None
-    ) -> list[tuple[PrivacyCurve, int]]:
-        """The curves of the round and their uses, way by way.
+    def curves(self, delta: float, rounds: int, colluders: int = 0, victim: float | None = None) -> Ways:
+        """The curves of the round and their uses, way by way, for about so many rounds of ``delta`` together.
 
-        Args:
-            delta: Of all rounds together, in (0, 1).
-            rounds: About how many there are.
-            colluders: Participants who tell the adversary what they reported.
-            victim: Budget of the user that the curves are about; by default the largest, which covers everybody: the
-                bound increases with the victim's budget (docs/proofs.md, 4). Whoever has more than the largest did
-                not take part.
+        The victim has by default the largest budget, which covers everybody: the bound increases with the victim's
+        budget (docs/proofs.md, 4). Whoever has more than the largest did not take part.
         """
         largest = float(self.budgets.max())
         own = largest if victim is None else min(victim, largest)
         deltas = tuple(delta / (rounds * uses) for uses in self.uses)
-        ways = _curves(self.budgets.tobytes(), own, deltas, colluders, self.levels)
-        return [(curve, self.uses[counted]) for curve, counted in ways]
+        return _curves(self.budgets.tobytes(), own, self.uses, deltas, colluders, self.levels)
 
     def as_dict(self) -> dict[str, Any]:
         """The exposure as plain values, for a line of JSON; the budgets by their digest, which names their file."""
@@ -118,8 +120,7 @@ class Exposure:
         Raises:
             DataError: If the budgets are not those that were charged.
         """
-        derived = ("users", "budgets_sha256", "smallest_budget", "largest_budget", "neighbours")
-        exposure = cls(budgets, **{name: value for name, value in line.items() if name not in derived})
+        exposure = cls(budgets, **{field.name: line[field.name] for field in fields(cls) if field.name in line})
         if exposure.as_dict() != dict(line):
             raise DataError(f"round {line.get('round')} was charged for other budgets than those that were kept of it")
         return exposure
@@ -127,18 +128,18 @@ class Exposure:
 
 # Runs on the same people ask again and again.
 @lru_cache(maxsize=64)
-def _curves(
-    budgets: bytes, victim: float, deltas: tuple[float, ...], colluders: int, levels: int | None
-) -> tuple[tuple[PrivacyCurve, int], ...]:
-    """The whole coordinate's curve and, where there are two ways, the one of couples; and which uses each counts."""
-    others = honest_others(np.frombuffer(budgets), colluders, levels)
-    plain = hiding_curve(victim, others, deltas[0], levels)
+def _curves(  # six parameters: all that a certificate depends on, hashable
+    budgets: bytes, victim: float, uses: tuple[int, ...], deltas: tuple[float, ...], colluders: int, levels: int | None
+) -> Ways:
+    """The whole coordinate's curve and, where there are two ways, the one of couples."""
+    others = honest_others(np.frombuffer(budgets), colluders)
+    plain = hiding_curve(victim, others, deltas[0], levels), uses[0]
     if len(deltas) == 1:
-        return ((plain, 0),)
+        return (plain,)
     if victim > LARGEST_COUPLE_BUDGET:
         # The couple's curve is not computed there: whole coordinates are counted both ways.
-        return (plain, 0), (plain, 0)
-    return (plain, 0), (top_b_first_curve(victim, others, deltas[1], levels), 1)
+        return plain, plain
+    return plain, (top_b_first_curve(victim, others, deltas[1], levels), uses[1])
 
 
 def budgets_digest(budgets: Array) -> str:

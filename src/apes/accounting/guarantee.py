@@ -4,9 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import composed_epsilon
 from apes.accounting.exposure import NEIGHBOURS, Exposure
@@ -14,10 +12,6 @@ from apes.accounting.lower import lower_epsilon
 from apes.checks import positive, whole
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
-
-
-def _everybody(budget: float) -> float:
-    return math.inf
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class Guarantee:
     method: str = ""
     lower: float = 0.0
     why_not_certified: str | None = None
-    account: Callable[[float], float] = field(default=_everybody, repr=False, compare=False)
+    account: Callable[[float], float] = field(default=lambda budget: math.inf, repr=False, compare=False)
 
     def of(self, budget: float) -> "Guarantee":
         """The guarantee of a user with this local budget: at most everybody's.
@@ -64,7 +58,7 @@ class Guarantee:
 
 
 def certify(
-    budgets: NDArray[np.float64],
+    budgets: Array,
     *,
     delta: float,
     dimensions: int = 1,
@@ -94,24 +88,29 @@ def certify(
     >>> certify(np.full(1000, 0.5), delta=1e-6).epsilon < 0.04
     True
     """
-    exposure = Exposure(budgets, dimensions, levels, top_b_first)
+    return certify_rounds(Exposure(budgets, dimensions, levels, top_b_first), delta, rounds, colluders)
+
+
+def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders: int = 0) -> Guarantee:
+    """Certify rounds with the same participants: `certify`, by exposure."""
     epsilon = certified_epsilon(exposure, delta, rounds, colluders)
-    # The datasets that force a loss change every coordinate; what sparse updates force is not known.
-    lower = lower_epsilon(exposure.budgets, delta, levels, dimensions * rounds) if top_b_first is None else 0.0
+    # The datasets that force a loss change every coordinate; what they force through a sparsifier is not known.
+    dense = exposure.top_b_first is None and exposure.sparsifier is None
+    lower = lower_epsilon(exposure.budgets, delta, exposure.levels, exposure.charged * rounds) if dense else 0.0
 
     def personal(budget: float) -> float:
-        if not budget <= exposure.budgets.max():
-            raise ParameterError(f"budget must be in (0, {exposure.budgets.max():g}], that of a user; got {budget!r}")
-        return certified_epsilon(exposure, delta, rounds, colluders, victim=budget)
+        own = took_part(budget, float(exposure.budgets.max()))
+        return certified_epsilon(exposure, delta, rounds, colluders, victim=own)
 
-    return Guarantee(
-        epsilon,
-        delta,
-        level="rounds" if rounds > 1 else "user" if dimensions > 1 else "coordinate",
-        method=f"privacy blanket, {'continuous' if levels is None else f'{levels} levels'}",
-        lower=lower,
-        account=personal,
-    )
+    level, method = exposure.level(rounds), exposure.method
+    return Guarantee(epsilon, delta, level=level, method=method, lower=lower, account=personal)
+
+
+def took_part(budget: float, largest: float) -> float:
+    """Return the budget if somebody who took part may have it, else raise."""
+    if not budget <= largest:
+        raise ParameterError(f"budget must be in (0, {largest:g}], that of somebody who took part; got {budget!r}")
+    return budget
 
 
 def certified_epsilon(
@@ -119,12 +118,7 @@ def certified_epsilon(
 ) -> float:
     """The epsilon of `certify` alone, for those who ask often: searches, audits, pictures.
 
-    Args:
-        exposure: What a round reveals.
-        delta: In (0, 1).
-        rounds: Rounds with the same participants, at least 1.
-        colluders: Users who tell the adversary what they reported.
-        victim: Budget of the user that it is about; by default the largest, which covers everybody.
+    It is about the user with the largest budget, which covers everybody, or about one with the victim's.
     """
     ways = exposure.curves(check_delta(delta), whole("rounds", rounds, 1), colluders, victim)
     return min(composed_epsilon(curve, delta, uses * rounds) for curve, uses in ways)

@@ -14,7 +14,6 @@ together. What a sparsifier does to them afterwards can only lower that:
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.accounting.certificate.blanket import table_error
 from apes.accounting.certificate.curve import LARGEST_BUDGET, check_levels
@@ -22,7 +21,6 @@ from apes.checks import positive, whole
 from apes.mathematics.levels import level_probabilities
 from apes.mathematics.thresholds import MAX_LEVELS
 
-Array = NDArray[np.float64]
 # Relative, for sums of up to 256 probabilities and a logarithm: their rounding is below 1e-13.
 _ROUNDING = 1e-12
 
@@ -32,14 +30,8 @@ def local_user_epsilon(
 ) -> float:
     """Bound the local privacy loss of all of a user's coordinates in one round; for random-b, ask for b dimensions.
 
-    Args:
-        budget: The user's local budget e, nats per coordinate and round, in (0, inf).
-        dimensions: d, coordinates of a report, at least 1.
-        kept: b, the reports that top-b keeps, in [1, d]; None if nothing is chosen by size.
-        levels: K of coded reports in [2, 256], or None for continuous ones.
-
-    Returns:
-        Epsilon of one user and one round, nats, at delta = 0; rounded up.
+    The budget is in nats per coordinate and round, kept is b in [1, d] where top-b chooses by size. The answer is in
+    nats, at delta = 0, rounded up.
 
     Guarantee:
         For any two updates of the user and any set S of what the device may send, P(S) <= exp(epsilon) P'(S), however
@@ -69,10 +61,6 @@ def unchosen_epsilon(budget: float, levels: int | None) -> float:
         A_t = max over s <= t of log(max_j P_j(size = s) / min_j P_j(size = s)) and
         C_t = log(max_j P_j(size <= t) / min_j P_j(size < t)).
 
-    Args:
-        budget: e, in (0, inf).
-        levels: K in [2, 256], or None for continuous reports.
-
     >>> round(unchosen_epsilon(1.0, 256), 5), round(unchosen_epsilon(1.0, None), 5)
     (0.28019, 0.28093)
     """
@@ -84,23 +72,15 @@ def unchosen_epsilon(budget: float, levels: int | None) -> float:
     if budget > LARGEST_BUDGET:
         # The integers of a table say nothing about ratios there.
         return budget
-    # Realised probabilities are within a factor 1 + eta of the ideal ones on both sides of the ratio.
-    realised = _largest_loss(_size_laws(budget, levels)) + 2 * math.log1p(table_error(budget)) + _ROUNDING
-    return min(budget, realised)
-
-
-def _largest_loss(sizes: Array) -> float:
-    """Return the largest of min(A_t, C_t) over t, from laws of size (inputs x sizes, smallest size first)."""
+    # Laws of size, inputs x sizes, smallest size first: levels k and K - 1 - k are of one size.
+    table, half = level_probabilities(np.array([budget]), levels)[0], levels // 2
+    sizes = (table + table[:, ::-1])[:, levels - half :]
+    if levels % 2:
+        sizes = np.hstack([table[:, half : half + 1], sizes])
     one_size = np.maximum.accumulate(sizes.max(axis=0) / sizes.min(axis=0))
     up_to = np.cumsum(sizes, axis=1)
     # The smallest size has nothing below it: there A_t alone holds.
     chain = np.append(np.inf, up_to[:, 1:].max(axis=0) / up_to[:, :-1].min(axis=0))
-    return math.log(float(np.minimum(one_size, chain).max()))
-
-
-def _size_laws(budget: float, levels: int) -> Array:
-    """Law of a report's distance from the centre for every input level: levels k and K - 1 - k are of one size."""
-    table = level_probabilities(np.array([budget]), levels)[0]
-    half = levels // 2
-    pairs = (table + table[:, ::-1])[:, levels - half :]
-    return np.hstack([table[:, half : half + 1], pairs]) if levels % 2 else pairs
+    loss = math.log(float(np.minimum(one_size, chain).max()))
+    # Realised probabilities are within a factor 1 + eta of the ideal ones on both sides of the ratio.
+    return min(budget, loss + 2 * math.log1p(table_error(budget)) + _ROUNDING)

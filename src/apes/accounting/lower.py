@@ -8,15 +8,13 @@ the reports is below that of the mechanism, and says how far a certificate can b
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.accounting import Array, Whole
 from apes.accounting.certificate.curve import check_delta, check_levels
 from apes.accounting.composition.lattice import Lattice, law_of_sum, tilt, wrapped
 from apes.checks import positive_array, whole
 from apes.mathematics.search import bisect
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 Crowd = tuple[Array, Whole]
 """Different budgets, and how many users have each."""
 
@@ -36,16 +34,15 @@ _RARE = 1e-14
 def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int = 1) -> float:
     """Largest epsilon that some dataset forces at ``delta``, for the user with the largest budget.
 
-    Args:
-        budgets: Local budgets of all users, each in (0, inf).
-        delta: In (0, 1).
-        levels: K of coded reports, or None for continuous ones.
-        count: Coordinates times rounds, at least 1; the victim's data is the same in all.
+    The count is coordinates times rounds; the victim's data is the same in all.
     """
     count, levels, delta = whole("count", count, 1), check_levels(levels), check_delta(delta)
     budgets = np.sort(positive_array("budgets", budgets))
-    budget, others = float(budgets[-1]), _lowered(budgets[:-1])
-    worst = 0.0
+    # At most a few hundred different budgets, none above the original: a smaller budget is a larger one on a randomised
+    # input (docs/proofs.md, 4), and a mixture of datasets diverges by no more than the worst of them. So what the
+    # lowered population forces, some dataset of the original one does.
+    starts = np.unique(np.linspace(0, budgets.size - 1, _GROUPS + 1).astype(int))
+    budget, others, worst = float(budgets[-1]), (budgets[starts[:-1]], np.diff(starts)), 0.0
     for position in (0.5, 0.0):
         one, other = _laws_of_sum(budget, others, position, levels)
         # What the transform of the others' law may be off by, all entries together. The same many times over is not
@@ -53,16 +50,6 @@ def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int =
         error = 0.01 * delta if count > 1 else one.size * 1e-15 if others[0].size else 0.0
         worst = max(worst, _forced(one, other, budget, count, delta + error))
     return worst
-
-
-def _lowered(budgets: Array) -> Crowd:
-    """As many budgets, but at most a few hundred different ones, none above the original.
-
-    A smaller budget is a larger one on a randomised input (docs/proofs.md, 4), and a mixture of datasets diverges by no
-    more than the worst of them: what the lowered population forces, some dataset of the original one does.
-    """
-    starts = np.unique(np.linspace(0, budgets.size, _GROUPS + 1).astype(int))
-    return budgets[starts[:-1]], np.diff(starts)
 
 
 def _laws_of_sum(budget: float, others: Crowd, position: float, levels: int | None) -> tuple[Array, Array]:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon
@@ -17,7 +17,6 @@ from apes.checks import positive, whole
 from apes.errors import ParameterError
 from apes.mathematics.search import Point, Progress, Search
 
-Array = NDArray[np.float64]
 # A cap is found to this relative precision.
 _PRECISION = 1e-3
 _SMALLEST_CAP = 1e-6
@@ -33,13 +32,9 @@ _REACH = 8
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """What is to be reached.
+    """What is to be reached: a certified central epsilon of a user over all rounds, at a delta in [1e-100, 1).
 
-    Attributes:
-        epsilon: Largest certified central epsilon of a user over all rounds, in (0, inf).
-        delta: In [1e-100, 1).
-        rounds: Rounds of training.
-        exposure: What a round reveals; its budgets are replaced by those that are looked at.
+    An exposure says what a round reveals; its budgets are replaced by those that are looked at.
     """
 
     epsilon: float
@@ -59,12 +54,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a search found.
+    """What a search found: a cap, users or rounds, and the epsilon certified there, at most the target.
 
-    Attributes:
-        value: The cap, users or rounds; None if nothing reaches the target.
-        epsilon: Certified at that value, at most the target; None if infeasible.
-        advice: What would make an infeasible target feasible; empty if it is.
+    Both are None if nothing reaches it; then there is advice what would.
     """
 
     value: float | None
@@ -90,18 +82,13 @@ def largest_cap(goal: Goal, progress: Progress = _quiet) -> Answer:
         return _checked(unsafe, goal)
     safe = search.at(_SMALLEST_CAP)
     if not search.is_safe(safe):
-        advice = f"even a cap of {_SMALLEST_CAP:g} costs {safe.cost:.3g}: take fewer rounds or more users"
-        return Answer(None, None, advice)
+        costs = f"even a cap of {_SMALLEST_CAP:g} costs {safe.cost:.3g}"
+        return Answer(None, None, f"{costs}: take fewer rounds or more users")
     return _checked(search.close_in(safe, unsafe), goal)
 
 
 def fewest_users(population: Callable[[int], Array], goal: Goal, progress: Progress = _quiet) -> Answer:
-    """Fewest users that reach the goal.
-
-    Args:
-        population: Budgets of a population of a given size, at least 1.
-        goal: What is to be reached.
-        progress: Called with (percent done, 100).
+    """Fewest users that reach the goal; ``population`` gives the budgets of one of any size.
 
     Guarantee:
         That many users reach the goal, and one fewer do not. Where all budgets are equal, epsilon decreases with every
@@ -129,15 +116,11 @@ def most_rounds(goal: Goal, progress: Progress = _quiet) -> Answer:
     search = Search(rounds_cost(goal), goal.epsilon, None, progress)
     first = search.at(1)
     if not search.is_safe(first):
-        return Answer(None, None, _why_no_round(goal, first.cost, progress))
+        cap = largest_cap(replace(goal, rounds=1), progress).value
+        remedy = "find more users" if cap is None else f"cap the budgets at {cap:.3g}, or find more users"
+        return Answer(None, None, f"one round alone costs {first.cost:.3g}: {remedy}")
     safe, unsafe = search.bracket(first, _MOST_ROUNDS)
     return _checked(safe if unsafe is None else search.close_in(safe, unsafe), goal)
-
-
-def _why_no_round(goal: Goal, cost: float, progress: Progress) -> str:
-    cap = largest_cap(replace(goal, rounds=1), progress).value
-    remedy = "find more users" if cap is None else f"cap the budgets at {cap:.3g}, or find more users"
-    return f"one round alone costs {cost:.3g}: {remedy}"
 
 
 def cap_cost(goal: Goal) -> Callable[[float], float]:
@@ -157,12 +140,7 @@ def rounds_cost(goal: Goal) -> Callable[[float], float]:
 
 @dataclass(frozen=True)
 class CostCurve:
-    """Certified epsilon at a dozen places around an answer, in increasing order.
-
-    Attributes:
-        places: Caps, numbers of users or of rounds.
-        epsilons: What each costs.
-    """
+    """Certified epsilon at a dozen places around an answer (caps, users or rounds), in increasing order."""
 
     places: tuple[float, ...]
     epsilons: tuple[float, ...]
@@ -173,12 +151,7 @@ def curve_around(
 ) -> CostCurve:
     """Certify a dozen places, evenly on a logarithmic scale, from an eighth of the middle to eight times as much.
 
-    Args:
-        cost: Certified epsilon as a function of the place.
-        middle: A place in (0, most]; it is one of those certified.
-        most: Largest place that makes sense.
-        is_whole: Whether places are whole numbers, at least 1.
-        progress: Called with the places done and the number of all.
+    The middle, in (0, most], is one of them; whole places are at least 1. Progress is places done, and all.
     """
     low, high = middle / _REACH, min(middle * _REACH, most)
     places = np.append(np.geomspace(max(low, 1) if is_whole else low, high, _POINTS), middle)

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from apes.analyzer.expected import Channel, continuous_response, law_at_zero
 from apes.errors import ProtocolError
+from apes.mathematics.arrays import F64
 from apes.mathematics.levels import level_values
 from apes.messages import Batch, CountedBatch, Estimate, PermutedBatch, SummedBatch
 
-Budgets = NDArray[np.float64]
 # How far users' updates scatter around their mean, as a fraction of C: the assumption under which the likelihood
 # statistic is the best one. On gradients of logistic regression anything from 0.3 to 0.5 does equally well.
 SCATTER = 0.4
@@ -31,26 +30,20 @@ NOISY = 0.04
 class Calibrator(Protocol):
     """Turns a batch into an estimate of the mean clipped update."""
 
-    def standard_error(self, budgets: Budgets) -> float:
+    def standard_error(self, budgets: F64) -> float:
         """Noise of one coordinate's estimate near zero, from the public budgets alone."""
-        ...
 
     def estimate(self, batch: Batch) -> Estimate:
         """Estimate the mean clipped update of the users in the batch."""
-        ...
 
 
 @dataclass(frozen=True)
 class Unbiased:
-    """For reports that are right on average (Laplace, or no noise): the mean as it is.
+    """For reports that are right on average (Laplace, or no noise): the mean as it is."""
 
-    Args:
-        noise: Standard deviation of a user's report around the update, given the budgets.
-    """
+    noise: Callable[[F64], float]  # standard deviation of a user's report around the update, given the budgets
 
-    noise: Callable[[Budgets], float]
-
-    def standard_error(self, budgets: Budgets) -> float:
+    def standard_error(self, budgets: F64) -> float:
         """Noise of the mean of n reports."""
         return self.noise(budgets) / float(np.sqrt(budgets.size))
 
@@ -61,18 +54,13 @@ class Unbiased:
 
 @dataclass(frozen=True)
 class ContinuousInverse:
-    """The paper's calibration of continuous reports: the x whose expected mean report is the observed one.
-
-    Args:
-        clip: C.
-    """
+    """The paper's calibration of continuous reports: the x whose expected mean report is the observed one."""
 
     clip: float
 
-    def standard_error(self, budgets: Budgets) -> float:
+    def standard_error(self, budgets: F64) -> float:
         """Noise of the estimate at 0."""
-        inputs, expected, variance = continuous_response(budgets, self.clip)
-        return _error_at_zero(inputs, expected, variance, budgets.size)
+        return _error_at_zero(*continuous_response(budgets, self.clip), budgets.size)
 
     def estimate(self, batch: Batch) -> Estimate:
         """Invert the expected mean report, coordinate by coordinate; outside its range, clip."""
@@ -85,18 +73,15 @@ class ContinuousInverse:
 class CodedInverse:
     """Calibration of coded reports through a statistic of the levels.
 
-    Args:
-        clip: C.
-        channel: Law of the reported level for each input level, given the budgets.
-        statistic: Number psi_k that each level counts for, given the channel and the number of users: an odd,
-            non-decreasing function (`STATISTICS`).
+    The statistic is the number psi_k that each level counts for, given the channel and the number of users: an odd,
+    non-decreasing function (`STATISTICS`).
     """
 
     clip: float
-    channel: Callable[[Budgets], Channel]
-    statistic: Callable[[Channel, int], NDArray[np.float64]]
+    channel: Callable[[F64], Channel]
+    statistic: Callable[[Channel, int], F64]
 
-    def standard_error(self, budgets: Budgets) -> float:
+    def standard_error(self, budgets: F64) -> float:
         """Noise of the estimate at 0."""
         channel = self.channel(budgets)
         return self.clip * _coded_error(channel, self.statistic(channel, budgets.size), budgets.size)
@@ -114,12 +99,12 @@ class CodedInverse:
         return Estimate(mean, self.standard_error(batch.budgets))
 
 
-def report_statistic(channel: Channel, users: int = 1) -> NDArray[np.float64]:
+def report_statistic(channel: Channel, users: int = 1) -> F64:
     """The paper's statistic: the report itself, in units of C."""
     return level_values(channel.shape[0], 1.0)
 
 
-def likelihood_statistic(channel: Channel, users: int = 1, scatter: float = SCATTER) -> NDArray[np.float64]:
+def likelihood_statistic(channel: Channel, users: int = 1, scatter: float = SCATTER) -> F64:
     """Score of the likelihood of a report, for users whose updates scatter normally around their mean.
 
     If every user's update were the same, the score would nearly be the report's sign; the wider updates scatter, the
@@ -137,31 +122,30 @@ def likelihood_statistic(channel: Channel, users: int = 1, scatter: float = SCAT
     return np.concatenate([-upper[::-1], np.zeros(levels - 2 * half), upper])
 
 
-def adaptive_statistic(channel: Channel, users: int) -> NDArray[np.float64]:
+def adaptive_statistic(channel: Channel, users: int) -> F64:
     """The likelihood statistic while noise dominates, else the report itself.
 
     Neither curve is straight, so where users' updates scatter widely the estimate is off by a share of the mean that
     does not shrink with n; the likelihood's curve bends more. Less noise is worth that only while there is much.
     """
     report = report_statistic(channel)
-    is_noisy = _coded_error(channel, report, users) > NOISY
-    return likelihood_statistic(channel) if is_noisy else report
+    return likelihood_statistic(channel) if _coded_error(channel, report, users) > NOISY else report
 
 
-STATISTICS: dict[str | None, Callable[[Channel, int], NDArray[np.float64]]] = {
+STATISTICS: dict[str | None, Callable[[Channel, int], F64]] = {
     "inverse": report_statistic,
     "likelihood": likelihood_statistic,
     None: adaptive_statistic,
 }
 
 
-def _coded_error(channel: Channel, psi: NDArray[np.float64], users: int) -> float:
+def _coded_error(channel: Channel, psi: F64, users: int) -> float:
     """Standard error of an estimate at 0 through the statistic psi, in units of C."""
     variance = float(law_at_zero(channel) @ psi**2)
     return _error_at_zero(level_values(psi.size, 1.0), channel @ psi, variance, users)
 
 
-def mean_report(batch: Batch) -> NDArray[np.float64]:
+def mean_report(batch: Batch) -> F64:
     """Mean of the users' continuous reports, coordinate by coordinate."""
     if isinstance(batch, SummedBatch):
         return batch.mean
@@ -170,7 +154,7 @@ def mean_report(batch: Batch) -> NDArray[np.float64]:
     raise ProtocolError("this plan's reports are continuous; the batch holds levels")
 
 
-def _error_at_zero(inputs: NDArray[np.float64], expected: NDArray[np.float64], variance: float, users: int) -> float:
+def _error_at_zero(inputs: F64, expected: F64, variance: float, users: int) -> float:
     """Standard error of the x read off a curve at 0, where its slope is taken across the centre."""
     low, high = (inputs.size - 1) // 2, inputs.size // 2
     if low == high:

@@ -11,16 +11,16 @@ input of level j.
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.mathematics.arrays import F64
 from apes.mathematics.laws import ClipLaplace
 from apes.mathematics.levels import level_probabilities
 
-Channel = NDArray[np.float64]
+Channel = F64
 _GRID = 1001
 
 
-def budget_quadrature(budgets: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def budget_quadrature(budgets: F64) -> tuple[F64, F64]:
     """Nodes and weights with sum_m weight_m f(node_m) = mean of f over the budgets.
 
     Exact for up to 64 different budgets; else by interpolation at Chebyshev nodes, with an error below 1e-9 for the
@@ -45,7 +45,7 @@ def budget_quadrature(budgets: NDArray[np.float64]) -> tuple[NDArray[np.float64]
     return nodes, moments @ basis
 
 
-def pooled_channel(budgets: NDArray[np.float64], levels: int) -> Channel:
+def pooled_channel(budgets: F64, levels: int) -> Channel:
     """The channel of coded Clip-Laplace for a population. Kept for the budgets asked last."""
     return _pooled_channel(np.sort(budgets).tobytes(), levels)
 
@@ -61,24 +61,18 @@ def _pooled_channel(sorted_budgets: bytes, levels: int) -> Channel:
     return channel
 
 
-def padded(channel: Channel, kept: NDArray[np.float64], padding: NDArray[np.float64]) -> Channel:
-    """The channel after a sparsifier.
-
-    Args:
-        channel: The channel before.
-        kept: Probability that a report of level k is kept.
-        padding: Law of what replaces the others.
-    """
+def padded(channel: Channel, kept: F64, padding: F64) -> Channel:
+    """The channel after a sparsifier that keeps level k with probability kept_k and draws the others from a law."""
     return np.asarray(channel * kept + np.outer(1 - channel @ kept, padding))
 
 
-def law_at_zero(channel: Channel) -> NDArray[np.float64]:
+def law_at_zero(channel: Channel) -> F64:
     """Law of a report on input 0, which lies between two levels if their number is even."""
     levels = channel.shape[0]
     return np.asarray((channel[(levels - 1) // 2] + channel[levels // 2]) / 2)
 
 
-def top_levels(channel: Channel, fraction: float) -> NDArray[np.float64]:
+def top_levels(channel: Channel, fraction: float) -> F64:
     """Probability that a report of each level is among the largest ``fraction`` of a user's reports.
 
     Most coordinates of an update are near zero, so the cut is taken where the pooled law at input 0 leaves
@@ -97,9 +91,7 @@ def top_levels(channel: Channel, fraction: float) -> NDArray[np.float64]:
     return kept
 
 
-def continuous_response(
-    budgets: NDArray[np.float64], clip: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+def continuous_response(budgets: F64, clip: float) -> tuple[F64, F64, float]:
     """Inputs in [-C, C], expected mean report at each, variance of a report at 0: continuous Clip-Laplace."""
     nodes, weights = budget_quadrature(budgets)
     inputs = np.linspace(-clip, clip, _GRID)

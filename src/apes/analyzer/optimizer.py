@@ -3,30 +3,23 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import positive, within
+from apes.mathematics.arrays import F64
 from apes.messages import Estimate
 
 
 @dataclass(frozen=True, eq=False)
 class ServerState:
-    """Where the analyzer stands after a round.
+    """Where the analyzer stands after a round."""
 
-    Attributes:
-        weights: The model that is broadcast.
-        velocity: Running mean of the estimates (momentum).
-        average: Average of the models so far, weighted towards the late ones.
-        step: Rounds taken.
-    """
-
-    weights: NDArray[np.float64]
-    velocity: NDArray[np.float64]
-    average: NDArray[np.float64]
-    step: int
+    weights: F64  # the model that is broadcast
+    velocity: F64  # running mean of the estimates (momentum)
+    average: F64  # of the models so far, weighted towards the late ones
+    step: int  # rounds taken
 
     @classmethod
-    def start(cls, weights: NDArray[np.float64]) -> "ServerState":
+    def start(cls, weights: F64) -> "ServerState":
         """The state before the first round."""
         return cls(weights, np.zeros_like(weights), weights, 0)
 
@@ -35,18 +28,13 @@ class ServerState:
 class ServerOptimizer:
     """Gradient step with optional momentum, step decay and averaging.
 
-    Args:
-        learning_rate: Step alpha of the first round, in (0, inf).
-        momentum: Weight of the past in the running mean of estimates, in [0, 0.999]. The mean is corrected for
-            its start, so the size of a step does not depend on it.
-        decay: The step of round t (from 0) is alpha / (1 + decay t), decay in [0, 10^3].
-        averaging: 0 hands out the last model; a in (0, 100] the average with weights growing like t^a.
+    The running mean of the estimates is corrected for its start, so the size of a step does not depend on momentum.
     """
 
-    learning_rate: float
-    momentum: float = 0.0
-    decay: float = 0.0
-    averaging: float = 0.0
+    learning_rate: float  # alpha of the first round, in (0, inf)
+    momentum: float = 0.0  # weight of the past in the running mean of estimates, in [0, 0.999]
+    decay: float = 0.0  # in [0, 10^3]: the step of round t (from 0) is alpha / (1 + decay t)
+    averaging: float = 0.0  # 0 hands out the last model; a in (0, 100] the average with weights growing like t^a
 
     def __post_init__(self) -> None:
         positive("learning_rate", self.learning_rate)
@@ -65,6 +53,6 @@ class ServerOptimizer:
         share = (self.averaging + 1) / (step + self.averaging)
         return ServerState(weights, velocity, state.average + share * (weights - state.average), step)
 
-    def model(self, state: ServerState) -> NDArray[np.float64]:
+    def model(self, state: ServerState) -> F64:
         """The model to hand out: the average if averaging is on, else the last one."""
         return state.average if self.averaging > 0 else state.weights

@@ -19,27 +19,15 @@ _TINY = 1e-300
 
 @dataclass(frozen=True)
 class Attack:
-    """How often an attack was wrong in trials that it was not tuned on, for thresholds from strict to lax.
+    """How often an attack was wrong in trials that it was not tuned on, for thresholds from strict to lax."""
 
-    Attributes:
-        trials: Trials a world.
-        alarms: How often it took the second world for the first one, at each threshold.
-        misses: How often it took the first world for the second one.
-    """
-
-    trials: int
-    alarms: tuple[int, ...]
-    misses: tuple[int, ...]
+    trials: int  # per world
+    alarms: tuple[int, ...]  # how often it took the second world for the first one, at each threshold
+    misses: tuple[int, ...]  # how often it took the first world for the second one
 
 
 def clopper_pearson(hits: NDArray[np.int64], trials: int, failure: float) -> tuple[Array, Array]:
-    """Lower and upper bound of a probability, each wrong with probability ``failure`` at most.
-
-    Args:
-        hits: How often the event occurred, each in [0, trials].
-        trials: Number of independent trials, at least 1.
-        failure: In (0, 1).
-    """
+    """Lower and upper bound of a probability, from independent trials; each wrong with chance ``failure`` at most."""
     # Clopper and Pearson 1934: P(Bin(n, p) >= k) = I_p(k, n - k + 1) = failure, and the same from the other side.
     lower = np.where(hits > 0, betaincinv(np.maximum(hits, 1), trials - hits + 1, failure), 0.0)
     upper = np.where(hits < trials, betaincinv(hits + 1, np.maximum(trials - hits, 1), 1 - failure), 1.0)
@@ -47,12 +35,9 @@ def clopper_pearson(hits: NDArray[np.int64], trials: int, failure: float) -> tup
 
 
 def audited_epsilon(one: Array, other: Array, delta: float) -> float:
-    """Lower bound of epsilon from the scores that an attack gave in two worlds.
+    """Lower bound of epsilon from the scores of independent trials (trials, or trials x repetitions) in two worlds.
 
-    Args:
-        one: Scores of independent trials in the world where they tend to be large (trials, or trials x repetitions).
-        other: As many in the other world.
-        delta: In (0, 1).
+    Scores tend to be large in the first.
 
     Guarantee:
         For an (epsilon, delta)-private mechanism the result exceeds epsilon with probability (1 - CONFIDENCE) / 2 at
@@ -64,16 +49,15 @@ def audited_epsilon(one: Array, other: Array, delta: float) -> float:
 def _one_way(likely: Array, unlikely: Array, delta: float) -> float:
     """Bound from the event that a score is at least the threshold, which is more likely in one world."""
     half = likely.shape[0] // 2
-    chosen = np.sort(likely[:half], axis=None), np.sort(unlikely[:half], axis=None)
-    pooled = np.sort(np.concatenate(chosen))[::-1]
+    pooled = np.sort(np.concatenate([likely[:half], unlikely[:half]], axis=None))[::-1]
     candidates = np.unique(pooled[np.geomspace(1, pooled.size, _THRESHOLDS).astype(np.int64) - 1])
-    best = candidates[[np.argmax(_bounds(*chosen, candidates, delta))]]
-    tested = np.sort(likely[half:], axis=None), np.sort(unlikely[half:], axis=None)
-    return float(_bounds(*tested, best, delta)[0])
+    best = candidates[[np.argmax(_bounds(likely[:half], unlikely[:half], candidates, delta))]]
+    return float(_bounds(likely[half:], unlikely[half:], best, delta)[0])
 
 
 def _bounds(likely: Array, unlikely: Array, thresholds: Array, delta: float) -> Array:
-    """Lower bound of epsilon for each threshold; scores sorted, as many in both worlds."""
+    """Lower bound of epsilon for each threshold, from as many scores in both worlds."""
+    likely, unlikely = np.sort(likely, axis=None), np.sort(unlikely, axis=None)
     hits, alarms = (scores.size - np.searchsorted(scores, thresholds) for scores in (likely, unlikely))
     return lower_bounds(hits, alarms, likely.size, delta)
 
@@ -81,13 +65,8 @@ def _bounds(likely: Array, unlikely: Array, thresholds: Array, delta: float) -> 
 def lower_bounds(hits: NDArray[np.int64], alarms: NDArray[np.int64], trials: int, delta: float) -> Array:
     """Lower bound of epsilon for each of some events; each bound alone holds with the confidence of an audit.
 
-    P(S) <= exp(epsilon) P'(S) + delta, so epsilon >= log((P(S) - delta) / P'(S)).
-
-    Args:
-        hits: How often each event occurred in the world where it is more likely, in [0, trials].
-        alarms: How often in the other world.
-        trials: Independent trials a world, at least 1.
-        delta: In (0, 1).
+    P(S) <= exp(epsilon) P'(S) + delta, so epsilon >= log((P(S) - delta) / P'(S)). ``hits`` is how often each event
+    occurred in the world where it is more likely, ``alarms`` how often in the other, of so many trials per world.
     """
     right, _ = clopper_pearson(hits, trials, _FAILURE)
     _, wrong = clopper_pearson(alarms, trials, _FAILURE)

@@ -12,8 +12,8 @@ proves no privacy.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,12 @@ from apes.errors import ProtocolError
 from apes.mathematics.blas import quiet_blas
 from apes.mathematics.levels import level_probabilities
 from apes.mathematics.randomness import SimulationSource
+from apes.mathematics.search import Progress
 from apes.mathematics.thresholds import MAX_LEVELS
 from apes.messages import CountedBatch
-from apes.population import Examples, People, UserBlock
+from apes.population import People
 from apes.terms.terms import Terms
+from apes.training.private_mean import Vectors
 from apes.training.round import Workers, run_round
 
 Array = NDArray[np.float64]
@@ -57,17 +59,10 @@ class AuditResult:
     Attributes:
         trials: Simulated rounds per world; half of them chose the attack's thresholds, the others tested it.
         dimensions: Coordinates of a report; every coordinate of every trial is a trial of the coordinate level.
-        delta: Of the certificates and of the audit.
-        confidence: Chance that both audited figures are true lower bounds, at least. The chance of error is split
-            evenly over the two levels, two directions and two error rates.
-        coordinate_audited: Lower bound of epsilon if one coordinate of one user is replaced.
-        coordinate_certified: Certified epsilon of one coordinate.
-        user_audited: Lower bound of epsilon if one user is replaced.
-        user_certified: Certified epsilon of all coordinates together.
-        coordinate_attack: Error rates of the attack on a coordinate, for a picture; the audited figure does not rest
-            on them.
-        user_attack: The same for the attack on a user.
-        passed: Whether no audited figure exceeds the certified one.
+        confidence: Chance that both audited figures are true lower bounds, at least.
+        coordinate_audited, coordinate_certified: Bounds of epsilon if one coordinate of one user is replaced.
+        user_audited, user_certified: The same if one user is replaced.
+        coordinate_attack, user_attack: Error rates, for a picture; the audited figures do not rest on them.
     """
 
     trials: int
@@ -80,11 +75,11 @@ class AuditResult:
     user_certified: float
     coordinate_attack: Attack
     user_attack: Attack
-    passed: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        passed = self.coordinate_audited <= self.coordinate_certified and self.user_audited <= self.user_certified
-        object.__setattr__(self, "passed", passed)
+    @property
+    def passed(self) -> bool:
+        """Whether no audited figure exceeds the certified one."""
+        return self.coordinate_audited <= self.coordinate_certified and self.user_audited <= self.user_certified
 
 
 def audit(
@@ -95,18 +90,12 @@ def audit(
     levels: int = MAX_LEVELS,
     delta: float,
     seed: int,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = lambda done, total: None,
 ) -> AuditResult:
     """Attack a population's shuffled reports, and compare with what is certified.
 
-    Args:
-        budgets: Local budgets of all users, per coordinate and round, each in (0, inf).
-        dimensions: Coordinates of a report, in [1, 32768].
-        trials: Rounds to simulate in each world, in [2, 2^23].
-        levels: Levels of coded reports, in [2, 256].
-        delta: In (0, 1).
-        seed: Seed of the simulation, in [0, 2^64).
-        progress: Called with the coordinates simulated so far and the number of all.
+    Reports have up to 32768 dimensions; each world is simulated in 2 to 2^23 trials. ``progress`` is called with the
+    coordinates simulated so far and the number of all.
 
     Guarantee:
         If the pipeline is as private as certified, ``passed`` is true with probability 0.999 or more over the
@@ -120,24 +109,14 @@ def audit(
     whole("trials", trials, 2, _MOST_TRIALS)
     whole("levels", levels, 2, MAX_LEVELS)
     whole("seed", seed, 0, 2**64 - 1)
-    if progress is not None:
-        progress(0, 2 * trials * dimensions)
+    progress(0, 2 * trials * dimensions)
     coordinate, user = (certified_epsilon(Exposure(budgets, d, levels), delta) for d in (1, dimensions))
     attacked = _Attacked(budgets, levels, seed)
     with quiet_blas():
         one, other = (_world(attacked, world, trials, dimensions, progress) for world in (0, 1))
-    return AuditResult(
-        trials=trials,
-        dimensions=dimensions,
-        delta=delta,
-        confidence=CONFIDENCE,
-        coordinate_audited=audited_epsilon(one[0], other[0], delta),
-        coordinate_certified=coordinate,
-        user_audited=audited_epsilon(one[1], other[1], delta),
-        user_certified=user,
-        coordinate_attack=error_rates(one[0], other[0]),
-        user_attack=error_rates(one[1], other[1]),
-    )
+    of_coordinate, of_user = (audited_epsilon(*scores, delta) for scores in zip(one, other, strict=True))
+    attacks = (error_rates(*scores) for scores in zip(one, other, strict=True))
+    return AuditResult(trials, dimensions, delta, CONFIDENCE, of_coordinate, coordinate, of_user, user, *attacks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,9 +151,7 @@ class _Attacked:
         return int(np.argmax(self.budgets))
 
 
-def _world(
-    attacked: _Attacked, world: int, trials: int, dimensions: int, progress: Callable[[int, int], None] | None
-) -> tuple[Array, Array]:
+def _world(attacked: _Attacked, world: int, trials: int, dimensions: int, progress: Progress) -> tuple[Array, Array]:
     """Simulate all trials of one world; return log-likelihood ratios of coordinates (trials, kept) and of users."""
     kept = min(dimensions, max(1, _MOST_SCORES // trials))
     coordinates, users = np.empty((trials, kept)), np.empty(trials)
@@ -186,8 +163,7 @@ def _world(
         stop = start + ratios.shape[0]
         coordinates[start:stop], users[start:stop] = ratios[:, :kept], ratios.sum(axis=1)
         start = stop
-        if progress is not None:
-            progress((world * trials + stop) * dimensions, 2 * trials * dimensions)
+        progress((world * trials + stop) * dimensions, 2 * trials * dimensions)
     return coordinates, users
 
 
@@ -197,40 +173,9 @@ def _batches(attacked: _Attacked, world: int, trials: int, dimensions: int) -> I
     terms, workers = Terms(clip=_CLIP, levels=attacked.levels), Workers(users_at_once=_USERS_AT_ONCE)
     at_once = max(1, _COORDINATES_AT_ONCE // dimensions)
     for chunk in range(math.ceil(trials / at_once)):
-        model = _Constant(min(at_once, trials - chunk * at_once) * dimensions)
+        model = Vectors(min(at_once, trials - chunk * at_once) * dimensions)
         source = SimulationSource(attacked.seed, world * _MOST_TRIALS + chunk)
         batch = run_round(terms, model, model.start(), population, source, workers=workers)
         if not isinstance(batch, CountedBatch):
             raise ProtocolError("the audit attacks counts; the shuffler released something else")
         yield batch
-
-
-@dataclass(frozen=True)
-class _Constant:
-    """A model for users who hold one number each: it is every coordinate of their update."""
-
-    dimensions: int
-    digest = "constant"
-
-    def start(self) -> Array:
-        return np.zeros(self.dimensions)
-
-    def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> "_Repeated":
-        return _Repeated(block.features)
-
-    def updates(self, weights: NDArray[np.float32], block: UserBlock) -> NDArray[np.float32]:
-        return np.repeat(block.features, self.dimensions, axis=1)
-
-    def evaluate(self, weights: Array, examples: Examples) -> tuple[float | None, float]:
-        return None, 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class _Repeated:
-    column: NDArray[np.float32]
-
-    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
-        users = self.column.shape[0]
-        updates = scratch[: users * (stop - start)].reshape(users, stop - start)
-        updates[:] = self.column
-        return updates

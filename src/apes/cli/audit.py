@@ -1,65 +1,53 @@
 """The command audit: attack the real pipeline."""
 
-# parameters: a command has one per option.
-
-import json
 import time
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from apes.audit.audit import AuditResult, audit
 from apes.budgets import make_budgets
-from apes.cli import display
-from apes.cli.plots.audit import draw_audit
-from apes.cli.population import Budgets, Dimensions, Levels, Plot, Seed, Users, certified_terms
-from apes.cli.shared import Json, says_what_went_wrong
+from apes.cli import display, shared
 from apes.errors import ParameterError
 
 
-@says_what_went_wrong
+# parameters: one per option, as typer wants it.
 def audit_command(
-    budgets: Budgets = "uniform2",
-    users: Users = 1_000,
-    dimensions: Dimensions = 50,
+    budgets: shared.Budgets = "uniform2",
+    users: shared.Users = 1_000,
+    dimensions: shared.Dimensions = 50,
     trials: Annotated[int, typer.Option(help="Repetitions of each of the two worlds.")] = 10_000,
     delta: Annotated[float, typer.Option(help="Delta of both the audit and the certificate.")] = 1e-5,
-    levels: Levels = "256",
-    seed: Seed = 1,
-    plot: Plot = None,
-    as_json: Json = False,
+    levels: shared.Levels = "256",
+    seed: shared.Seed = 1,
+    plot: shared.Plot = None,
+    as_json: shared.Json = False,
 ) -> None:
     """Attack the real pipeline on a worst-case pair of datasets; fail loudly if it reveals more than is certified."""
-    coded = certified_terms(levels).reports.levels
+    coded = shared.certified_terms(levels).reports.levels
     if coded is None:
         raise ParameterError("levels must be in [2, 256]: the audit attacks coded reports; got 'continuous'")
     began = time.perf_counter()
     with display.steps("attacking", "coordinates") as progress:
+        own = make_budgets(budgets, users, seed)
         result = audit(
-            make_budgets(budgets, users, seed),
-            dimensions=dimensions,
-            trials=trials,
-            levels=coded,
-            delta=delta,
-            seed=seed,
-            progress=progress,
+            own, dimensions=dimensions, trials=trials, levels=coded, delta=delta, seed=seed, progress=progress
         )
-    answer = _audit_as_dict(result) | {"seconds": time.perf_counter() - began}
+    # Without what only a picture shows.
+    facts = {name: value for name, value in asdict(result).items() if not name.endswith("_attack")}
+    facts |= {"passed": result.passed, "seconds": time.perf_counter() - began}
     if plot is not None:
+        from apes.cli.plots import draw_audit
+
         draw_audit(result, plot)
-    typer.echo(json.dumps(answer) if as_json else _audit_in_words(result))
+    shared.tell(facts, as_json, _in_words(result))
     if not result.passed:
         typer.echo("apes: AUDIT FAILED: the pipeline reveals more than is certified", err=True)
         raise typer.Exit(1)
 
 
-def _audit_as_dict(result: AuditResult) -> dict[str, Any]:
-    """An audit as plain values, without what only a picture shows."""
-    return {name: value for name, value in asdict(result).items() if not name.endswith("_attack")}
-
-
-def _audit_in_words(result: AuditResult) -> str:
+def _in_words(result: AuditResult) -> str:
     """One line per level, and the verdict at the end."""
     lines = [
         f"{level}: certified {certified:.4g} {'>=' if certified >= audited else '<'} audited {audited:.4g}"

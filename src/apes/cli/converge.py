@@ -1,43 +1,44 @@
 """The command converge: measured convergence against the bounds."""
 
-# parameters: a command has one per option.
-
 import json
 import time
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
-from apes.cli import display
-from apes.cli.plots.convergence import draw_convergence
-from apes.cli.shared import Json, says_what_went_wrong
-from apes.paper.convergence.trial import ConvergenceTrial, TrialResult, run_trial
+from apes.cli import display, shared
+
+if TYPE_CHECKING:
+    from apes.paper.convergence.trial import ConvergenceTrial, TrialResult
 
 _ROWS = 9
 
 
-@says_what_went_wrong
+# parameters: one per option, as typer wants it.
 def converge_command(
     users: Annotated[int, typer.Option(help="Number of users, a multiple of 4.")] = 4_000,
     rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,
-    budgets: Annotated[str, typer.Option(help="Local budgets, as for train.")] = "uniform2",
+    budgets: shared.Budgets = "uniform2",
     clip: Annotated[float, typer.Option(help="Clip bound of a coordinate.")] = 0.1,
     dimensions: Annotated[int, typer.Option(help="Coordinates of the model.")] = 20,
     start: Annotated[float, typer.Option(help="First gradient, in units of clip, in [0, 0.15].")] = 0.15,
     scatter: Annotated[float, typer.Option(help="How far users' optima differ, in units of clip, to 0.05.")] = 0.0,
     seeds: Annotated[int, typer.Option(help="Runs to average over.")] = 8,
-    plot: Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")] = None,
-    as_json: Json = False,
+    plot: shared.Plot = None,
+    as_json: shared.Json = False,
 ) -> None:
     """Train a problem that meets the assumptions of the convergence bound; fail loudly if the bound does not hold."""
+    from apes.paper.convergence.trial import ConvergenceTrial, run_trial
+
     trial = ConvergenceTrial(budgets, users, clip, rounds, seeds, dimensions, scatter, start)
     began = time.perf_counter()
     with display.steps("training", "runs") as progress:
         result = run_trial(trial, progress)
     if plot is not None:
+        from apes.cli.plots import draw_convergence
+
         draw_convergence(trial, result, plot)
     answer = {"trial": asdict(trial), **asdict(result), "is_within": result.is_within}
     answer["seconds"] = time.perf_counter() - began
@@ -47,7 +48,7 @@ def converge_command(
         raise typer.Exit(1)
 
 
-def _in_words(trial: ConvergenceTrial, result: TrialResult) -> str:
+def _in_words(trial: "ConvergenceTrial", result: "TrialResult") -> str:
     lines = ["round    measured  +- standard error    proved bound   published (not a bound)"]
     for number in np.unique(np.linspace(0, trial.rounds, _ROWS).round().astype(int)):
         published = "does not apply" if result.published is None else f"{result.published[number]:.4g}"

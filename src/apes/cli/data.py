@@ -1,23 +1,20 @@
 """Data sets on the command line."""
 
-import json
 from typing import Annotated
 
 import typer
 
-from apes.cli import display
-from apes.cli.shared import Json, says_what_went_wrong
+from apes.cli import display, shared
 from apes.data import NAMES, download
 
 data_app = typer.Typer(no_args_is_help=True, help="Data sets.")
 
 
-@data_app.command("get")
-@says_what_went_wrong
+@shared.command(data_app, "get")
 def data_get(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES[1:])}.")], as_json: Json = False
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES[1:])}.")], as_json: shared.Json = False
 ) -> None:
     """Download a data set into the cache, checked against its checksums."""
     with display.steps(f"fetching {name}", "bytes") as progress:
         folder = download(name, progress=progress)
-    typer.echo(json.dumps({"name": name, "folder": str(folder)}) if as_json else f"{name} is in {folder}")
+    shared.tell({"name": name, "folder": str(folder)}, as_json, f"{name} is in {folder}")

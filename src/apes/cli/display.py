@@ -1,12 +1,20 @@
 """What a person watches: progress on the terminal, and a summary at the end. Everything goes to stderr."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from apes.data import Dataset, load
@@ -17,17 +25,17 @@ console = Console(stderr=True)
 _USERS_SHOWN = 20
 
 
+def _bar(*columns: str | ProgressColumn, transient: bool = False) -> Progress:
+    """A bar between its description and other columns; words are templates of columns."""
+    after = [TextColumn(column) if isinstance(column, str) else column for column in columns]
+    return Progress(TextColumn("[bold]{task.description}"), BarColumn(), *after, console=console, transient=transient)
+
+
 @contextmanager
 def steps(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar for work that reports (done, total); it appears with the first report."""
-    with Progress(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    ) as progress:
+    count = "{task.completed:,.0f} of {task.total:,.0f} " + unit
+    with _bar(count, TimeRemainingColumn(), transient=True) as progress:
         task = progress.add_task(what, total=None, visible=False)
         yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
 
@@ -41,16 +49,8 @@ def dataset(simulation: Simulation, data_dir: Path | None) -> Dataset:
 @contextmanager
 def shares(what: str) -> Iterator[Callable[[float, float, str], None]]:
     """Show a bar for work that reports (done, total, what is being done), with the time left."""
-    with Progress(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[state]}"),
-        console=console,
-    ) as progress:
+    times = TimeElapsedColumn(), "left", TimeRemainingColumn()
+    with _bar("{task.percentage:>3.0f} %", *times, "{task.fields[state]}") as progress:
         task = progress.add_task(what, total=None, state="")
         yield lambda done, total, state: progress.update(task, completed=done, total=max(total, 1e-9), state=state)
 
@@ -58,16 +58,8 @@ def shares(what: str) -> Iterator[Callable[[float, float, str], None]]:
 @contextmanager
 def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[RoundMetrics], None]]:
     """Show rounds, accuracy, loss and time left while a model trains."""
-    with Progress(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-    ) as progress:
+    times = TimeElapsedColumn(), "left", TimeRemainingColumn()
+    with _bar(MofNCompleteColumn(), "{task.fields[state]}", *times) as progress:
         first = "compiling the inner loops if this is the first run ..."
         task = progress.add_task(what, total=rounds, completed=done, state=first)
 
@@ -87,11 +79,18 @@ def working() -> Iterator[Callable[[str], None]]:
         yield lambda step: status.update(f"{step} ...")
 
 
+def _table(title: str | None, headings: Iterable[str], caption: str | None = None) -> Table:
+    """An empty table, with figures to the right and names to the left."""
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("", "bound") else "right")
+    return table
+
+
 def account(answer: dict[str, Any]) -> None:
     """Print what the accountant found."""
-    table = Table(title="[bold]Certified[/] (proved; one user's data replaced)", title_justify="left")
-    for heading in ("", "epsilon", "delta", "cannot be below"):
-        table.add_column(heading, justify="right" if heading else "left")
+    headings = ("", "epsilon", "delta", "cannot be below")
+    table = _table("[bold]Certified[/] (proved; one user's data replaced)", headings)
     names = {"dimension": "one coordinate", "round": "a user, one round", "total": "a user, all rounds"}
     for name, part in answer["certified"].items():
         lower = f"{answer['lower'][name]:.4g}" if answer["lower"][name] > 0 else "-"
@@ -103,9 +102,7 @@ def account(answer: dict[str, Any]) -> None:
         f"{local['user_top_b']:,.4g} if top-b keeps a fifth"
     )
     console.print("Published figures are not proved for different budgets: docs/published-bounds.md")
-    claims = Table()
-    claims.add_column("bound")
-    claims.add_column("epsilon", justify="right")
+    claims = _table(None, ("bound", "epsilon"))
     for name, value in sorted(answer["published"].items()):
         claims.add_row(name, "outside its range" if value is None else f"{value:.4g}")
     console.print(claims)
@@ -119,15 +116,12 @@ def account(answer: dict[str, Any]) -> None:
 def level_choice(answer: dict[str, Any]) -> None:
     """Print what each number of levels comes to under a target."""
     target, clips = answer["target"], answer["clips"]
-    table = Table(
-        title=f"[bold]Levels of a report[/] at epsilon {target['epsilon']:g}, delta {target['delta']:g}",
-        caption="Standard error of the mean update, per coordinate and round. The noise grows with the clip bound C; "
+    table = _table(
+        f"[bold]Levels of a report[/] at epsilon {target['epsilon']:g}, delta {target['delta']:g}",
+        ("levels", "bits", "cap", "certified", "error / C", *(f"error, C = {clip:g}" for clip in clips)),
+        "Standard error of the mean update, per coordinate and round. The noise grows with the clip bound C; "
         "what updates lose beyond C is not in it.",
-        title_justify="left",
-        caption_justify="left",
     )
-    for heading in ("levels", "bits", "cap", "certified", "error / C", *(f"error, C = {clip:g}" for clip in clips)):
-        table.add_column(heading, justify="right")
     for offer in answer["trade"]:
         figures = [offer["cap"], offer["epsilon"], offer["error"], *offer["errors"]]
         cells = ["-" if figure is None else f"{figure:.4g}" for figure in figures]
@@ -139,61 +133,46 @@ def level_choice(answer: dict[str, Any]) -> None:
 def summary(result: dict[str, Any]) -> None:
     """Print what a training run came to."""
     table = Table(show_header=False, box=None, title="[bold]Result", title_justify="left")
+    proved, budgets = result["certified"], result["local_epsilon"]
+    central, local = f"nothing certified: {proved['why']}", "none: updates are averaged as they are"
+    if proved["epsilon"] is not None:
+        central = f"[bold]epsilon {proved['epsilon']:.4g}[/] at delta {proved['delta']:.3g} for a user, certified"
+    if result["framework"] != "non-private":
+        (low, high), (user_low, user_high) = budgets["coordinate"], budgets["user"]
+        of_user = f"({user_low:,.4g} to {user_high:,.4g} per user and round)"
+        local = f"epsilon {low:.3g} to {high:.3g} per coordinate and round, by each user's budget {of_user}"
     rows = {
         "test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})",
         "trained": f"{result['framework']} on {result['data']}: {result['users']:,} users, "
         f"{result['dimensions']:,} coordinates, {result['rounds']} rounds",
         "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s per round, "
         f"{result['peak_memory_mb']:.0f} MB at the peak",
-        "central privacy": _central_privacy(result["certified"]),
-        "local privacy": _local_privacy(result["framework"], **result["local_epsilon"]),
+        "central privacy": central,
+        "local privacy": local,
+        "written to": result["out"],
     }
-    if result["out"] is not None:
-        rows["written to"] = result["out"]
     for name, value in rows.items():
-        table.add_row(name, value)
+        if value is not None:
+            table.add_row(name, value)
     console.print(table)
 
 
 def spent(accounts: list[dict[str, Any]]) -> None:
     """Print what the users of a vault have spent: the first of them if they are many."""
-    table = Table(
-        title="[bold]Spent[/] (local epsilon, all coordinates, rounds and runs)",
-        caption="This holds whoever reads the reports. The central figure is in the analyzer's summary: it depends on "
-        "who else took part, and is far smaller among many.",
-        title_justify="left",
-        caption_justify="left",
+    table = _table(
+        "[bold]Spent[/] (local epsilon, all coordinates, rounds and runs)",
+        ("user", "budget", "rounds", "spent", "allowance", "rounds left"),
+        "This holds whoever reads the reports. The central figure is in the analyzer's summary: it depends on who else "
+        "took part, and is far smaller among many.",
     )
-    for heading in ("user", "budget", "rounds", "spent", "allowance", "rounds left"):
-        table.add_column(heading, justify="right")
     for user, account in enumerate(accounts[:_USERS_SHOWN]):
         allowance, left = account["allowance"], account["rounds_left"]
-        table.add_row(
-            str(user),
-            f"{account['budget']:.4g}",
-            str(account["rounds"]),
-            f"{account['spent']:,.4g}",
-            "no limit" if allowance is None else f"{allowance:,.4g}",
-            "no limit" if left is None else str(left),
-        )
+        limits = "no limit" if allowance is None else f"{allowance:,.4g}", "no limit" if left is None else str(left)
+        own = str(user), f"{account['budget']:.4g}", str(account["rounds"]), f"{account['spent']:,.4g}"
+        table.add_row(*own, *limits)
     console.print(table)
     if len(accounts) > _USERS_SHOWN:
         console.print(f"{_USERS_SHOWN} of {len(accounts):,} users; --json has them all")
-
-
-def _central_privacy(certified: dict[str, Any]) -> str:
-    if certified["epsilon"] is None:
-        return f"nothing certified: {certified['why']}"
-    return f"[bold]epsilon {certified['epsilon']:.4g}[/] at delta {certified['delta']:.3g} for a user, certified"
-
-
-def _local_privacy(framework: str, coordinate: list[float], user: list[float]) -> str:
-    if framework == "non-private":
-        return "none: updates are averaged as they are"
-    return (
-        f"epsilon {coordinate[0]:.3g} to {coordinate[1]:.3g} per coordinate and round, by each user's budget "
-        f"({user[0]:,.4g} to {user[1]:,.4g} per user and round)"
-    )
 
 
 def federation(summary: dict[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """Commands of the three parties: vault, shuffler, and a trial federation on one machine."""
 
-# parameters: a command has one per option.
-
 import json
 import time
 from dataclasses import asdict
@@ -10,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from apes.cli import display
+from apes.cli import display, shared
 from apes.cli.options import make_choices, with_choices
-from apes.cli.shared import Json, says_what_went_wrong
 from apes.errors import BudgetExceeded, ParameterError
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
@@ -20,7 +17,6 @@ RoundSeconds = Annotated[float, typer.Option(help="How long a round waits for re
 federation_app = typer.Typer(no_args_is_help=True, help="Devices, shuffler and analyzer as processes, on Flower.")
 
 
-@says_what_went_wrong
 def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's settings, vault.json.")]) -> None:
     """Guard users' data: answer one sealed report per round on a local socket, and nothing else."""
     from apes.federation.vault.folder import open_vault
@@ -28,7 +24,6 @@ def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's set
     open_vault(settings).serve()
 
 
-@says_what_went_wrong
 def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler's settings.")]) -> None:
     """Take sealed reports over HTTPS; release counts, once per round."""
     from apes.shuffler.service.server import run_shuffler
@@ -36,21 +31,21 @@ def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler
     run_shuffler(settings)
 
 
-@federation_app.command("init")
-@says_what_went_wrong
+@shared.command(federation_app, "init")
 @with_choices
+# parameters: one per option, as typer wants it.
 def init_command(
     choices: dict[str, Any],
     folder: Folder,
     devices: Annotated[int | None, typer.Option(help="Devices of one user each.")] = None,
     silos: Annotated[int | None, typer.Option(help="Silos that --users are spread over.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with the data set's files.")] = None,
+    data_dir: shared.DataDir = None,
     smallest_cohort: Annotated[
         int | None, typer.Option(help="Fewest reports that the shuffler releases (default: half of the users).")
     ] = None,
     round_seconds: RoundSeconds = 600.0,
     keep_sealed: Annotated[bool, typer.Option(help="Let the analyzer keep the sealed reports.")] = False,
-    as_json: Json = False,
+    as_json: shared.Json = False,
 ) -> None:
     """Make keys, certificates, policy, terms, data and start scripts for a trial on this machine."""
     from apes.federation.trial.setup import set_up
@@ -74,12 +69,12 @@ def init_command(
             progress=progress,
         )
     text = f"{folder}: {federation.vaults} vaults, {federation.users} users; next: apes federation up {folder}"
-    _tell({"folder": str(folder), **asdict(federation)}, text, as_json)
+    shared.tell({"folder": str(folder), **asdict(federation)}, as_json, text)
 
 
-@federation_app.command("invite")
-@says_what_went_wrong
+@shared.command(federation_app, "invite")
 @with_choices
+# parameters: one per option, as typer wants it.
 def invite_command(
     choices: dict[str, Any],
     folder: Folder,
@@ -91,7 +86,7 @@ def invite_command(
     largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the files of the public test set.")] = None,
     round_seconds: RoundSeconds = 600.0,
-    as_json: Json = False,
+    as_json: shared.Json = False,
 ) -> None:
     """Make the folders of shuffler, SuperLink and analyzer, and an invitation, for a federation on several hosts."""
     from apes.federation.parties import Servers, invite, new_folder
@@ -105,17 +100,16 @@ def invite_command(
     task = task_of(chosen.plan, chosen.simulation, dataset)
     with new_folder(folder) as part:
         invitation = invite(part, task, servers, limits)
-    _tell({"folder": str(folder), "run": invitation.run}, f"hand out {folder / 'invitation'}", as_json)
+    shared.tell({"folder": str(folder), "run": invitation.run}, as_json, f"hand out {folder / 'invitation'}")
 
 
-@federation_app.command("join")
-@says_what_went_wrong
+@shared.command(federation_app, "join")
 def join_command(
     folder: Folder,
     invitation: Annotated[Path, typer.Option(help="Folder with the invitation.")],
     data: Annotated[Path, typer.Option(help="NumPy archive: features, labels, offsets, budgets[, allowances].")],
     node_port: Annotated[int, typer.Option(help="Local port for the SuperNode.")] = 9094,
-    as_json: Json = False,
+    as_json: shared.Json = False,
 ) -> None:
     """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
     from apes.federation.parties import CARD, join, new_folder
@@ -125,15 +119,16 @@ def join_command(
     arrays = read_arrays(data, ARRAYS, ("allowances",))
     with new_folder(folder) as part:
         card = join(part, invitation, arrays, node_port)
-    _tell({"folder": str(folder), **asdict(card)}, f"{len(card.senders)} users; hand over {folder / CARD}", as_json)
+    shared.tell(
+        {"folder": str(folder), **asdict(card)}, as_json, f"{len(card.senders)} users; hand over {folder / CARD}"
+    )
 
 
-@federation_app.command("admit")
-@says_what_went_wrong
+@shared.command(federation_app, "admit")
 def admit_command(
     folder: Folder,
     cards: Annotated[list[Path], typer.Argument(help="The cards of all who take part.")],
-    as_json: Json = False,
+    as_json: shared.Json = False,
 ) -> None:
     """Write the shuffler's policy: exactly these cards' users may report."""
     from apes.federation.parties import Card, admit
@@ -141,26 +136,23 @@ def admit_command(
 
     policy = admit(folder, [read_settings(card, Card) for card in cards])
     said = {"terms": policy.terms, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
-    _tell(said, f"{said['users']} users admitted to {folder}", as_json)
+    shared.tell(said, as_json, f"{said['users']} users admitted to {folder}")
 
 
-@federation_app.command("spent")
-@says_what_went_wrong
+@shared.command(federation_app, "spent")
 def spent_command(
-    folder: Annotated[Path, typer.Argument(help="Folder of a device or silo.")], as_json: Json = False
+    folder: Annotated[Path, typer.Argument(help="Folder of a device or silo.")], as_json: shared.Json = False
 ) -> None:
     """Show what each user of a vault has spent, and how many rounds are left; the vault may be running."""
     from apes.federation.vault.account import read_accounts
 
     accounts = [asdict(account) for account in read_accounts(folder)]
     display.spent(accounts)
-    if as_json:
-        typer.echo(json.dumps({"folder": str(folder), "users": accounts}))
+    shared.tell({"folder": str(folder), "users": accounts}, as_json)
 
 
-@federation_app.command("up")
-@says_what_went_wrong
-def up_command(folder: Folder, as_json: Json = False) -> None:
+@shared.command(federation_app, "up")
+def up_command(folder: Folder, as_json: shared.Json = False) -> None:
     """Start shuffler, SuperLink, SuperNodes and vaults, train, and stop them again; goes on where it stopped."""
     from apes.federation.trial.trial import Trial
 
@@ -187,22 +179,16 @@ def up_command(folder: Folder, as_json: Json = False) -> None:
         raise BudgetExceeded(summary["refused"])
     summary["seconds"] = time.perf_counter() - began
     display.federation(summary)
-    if as_json:
-        typer.echo(json.dumps(summary))
+    shared.tell(summary, as_json)
 
 
-@federation_app.command("down")
-@says_what_went_wrong
-def down_command(folder: Folder, as_json: Json = False) -> None:
+@shared.command(federation_app, "down")
+def down_command(folder: Folder, as_json: shared.Json = False) -> None:
     """Stop what `up` started and left running."""
     from apes.federation.trial.trial import Trial
 
     stopped = Trial(folder).down()
-    _tell({"stopped": stopped}, f"stopped: {', '.join(stopped) or 'nothing was running'}", as_json)
-
-
-def _tell(facts: dict[str, Any], text: str, as_json: bool) -> None:
-    typer.echo(json.dumps(facts) if as_json else text)
+    shared.tell({"stopped": stopped}, as_json, f"stopped: {', '.join(stopped) or 'nothing was running'}")
 
 
 def _address(name: str, value: str) -> tuple[str, int]:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from apes.cli import shared
 from apes.cli.account import account_command
 from apes.cli.audit import audit_command
 from apes.cli.converge import converge_command
@@ -15,14 +16,14 @@ from apes.cli.train import train_command
 from apes.storage.version import __version__
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.command("train")(train_command)
-app.command("account")(account_command)
-app.command("plan")(plan_command)
-app.command("audit")(audit_command)
-app.command("converge")(converge_command)
-app.command("reproduce")(reproduce_command)
-app.command("vault")(vault_command)
-app.command("shuffler")(shuffler_command)
+shared.command(app, "train")(train_command)
+shared.command(app, "account")(account_command)
+shared.command(app, "plan")(plan_command)
+shared.command(app, "audit")(audit_command)
+shared.command(app, "converge")(converge_command)
+shared.command(app, "reproduce")(reproduce_command)
+shared.command(app, "vault")(vault_command)
+shared.command(app, "shuffler")(shuffler_command)
 app.add_typer(data_app, name="data")
 app.add_typer(federation_app, name="federation")
 

@@ -33,7 +33,7 @@ _HELP = {
     "averaging": "Hand out the average of models with weights t^a (default 0: the last model).",
     "calibration": "inverse (the paper's) or likelihood (default: whichever suits the noise).",
     "sparsifier": "S-APES: top-b, random-b, threshold, top-b-first (default: the framework's own).",
-    "keep": "S-APES: fraction of coordinates kept (default 0.2; chosen first 0.05).",
+    "keep": "S-APES: fraction of coordinates kept (default 0.2; top-b-first: 0.05).",
     "delta": "Delta of the certified central guarantee (default 1 / 10 n).",
     "target_epsilon": "Stop before the round after which the certified central epsilon would exceed this.",
     "seed": "Seed of the simulation.",
@@ -47,12 +47,7 @@ _FIELDS: dict[str, Field[Any]] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """What was chosen on the command line, or in an earlier run.
-
-    Attributes:
-        plan: Terms, schedule, seed.
-        simulation: Made-up people and what they train.
-    """
+    """What was chosen on the command line, or in an earlier run."""
 
     plan: Plan
     simulation: Simulation
@@ -60,12 +55,11 @@ class Choices:
     @classmethod
     def of(cls, choices: dict[str, Any]) -> "Choices":
         """Each choice goes where it belongs; the seed to both."""
-        parts = (
-            {name: value for name, value in choices.items() if name in {field.name for field in fields(kind)}}
-            for kind in (Plan, Simulation)
-        )
-        of_plan, of_simulation = parts
-        return cls(Plan(**of_plan), Simulation(**of_simulation))
+
+        def part(kind: type[Plan] | type[Simulation]) -> dict[str, Any]:
+            return {field.name: choices[field.name] for field in fields(kind) if field.name in choices}
+
+        return cls(Plan(**part(Plan)), Simulation(**part(Simulation)))
 
     def as_dict(self) -> dict[str, Any]:
         """All choices as plain values."""
@@ -103,7 +97,7 @@ def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = No
     for name, value in choices.items():
         if value != earlier.get(name):
             raise ParameterError(f"{name} must be {earlier.get(name)!r} to resume this run, got {value!r}")
-    unknown = sorted(earlier.keys() - _FIELDS.keys())
+    unknown = sorted(set(earlier) - set(_FIELDS))
     if unknown:
         raise DataError(f"the run was started with choices that are not known here: {', '.join(unknown)}")
     return Choices.of(dict(earlier))

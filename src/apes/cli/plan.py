@@ -1,12 +1,10 @@
 """The command plan: which cap, users, rounds or levels reach a target; search, draw, put into words."""
 
-# parameters: a command has one per option.
-
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,75 +12,48 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from apes.accounting.planner import (
-    MOST_USERS,
-    Answer,
-    Goal,
-    cap_cost,
-    curve_around,
-    fewest_users,
-    largest_cap,
-    most_rounds,
-    rounds_cost,
-    users_cost,
-)
+from apes.accounting import planner
+from apes.accounting.planner import Answer, Goal
 from apes.budgets import make_budgets
-from apes.checks import positive
-from apes.cli import display
-from apes.cli.plots.level_choice import draw_level_choice
-from apes.cli.plots.plan import draw_plan
-from apes.cli.population import (
-    Budgets,
-    Dimensions,
-    FrameworkName,
-    Keep,
-    Levels,
-    Plot,
-    Seed,
-    SparsifierName,
-    Users,
-    certified_terms,
-    exposure_of,
-)
-from apes.cli.shared import Json, says_what_went_wrong
+from apes.checks import one_of, positive
+from apes.cli import display, shared
 from apes.errors import ParameterError
 from apes.mathematics.search import Progress
-from apes.terms.level_choice import LevelChoice, Offer, choose_levels
+from apes.terms.level_choice import LevelChoice, choose_levels
 from apes.terms.terms import Terms
 
-Array = NDArray[np.float64]
 LEVELS = "levels"
-SOLVE = ("cap", "users", "rounds", LEVELS)
 
 
-@says_what_went_wrong
+# parameters: one per option, as typer wants it.
 def plan_command(
     target_epsilon: Annotated[float, typer.Option(help="Largest certified epsilon of a user over all rounds.")],
     delta: Annotated[float, typer.Option(help="Delta of the guarantee.")],
     solve: Annotated[str, typer.Option(help="What to find: cap (on budgets), users, rounds, or levels (of reports).")],
-    budgets: Budgets = "uniform2",
-    users: Users = 10_000,
-    dimensions: Dimensions = 7850,
+    budgets: shared.Budgets = "uniform2",
+    users: shared.Users = 10_000,
+    dimensions: shared.Dimensions = 7850,
     rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,
-    levels: Levels = "256",
+    levels: shared.Levels = "256",
     clip: Annotated[str | None, typer.Option(help="Clip bounds C[,C2,...] to state errors for, with levels.")] = None,
-    framework: FrameworkName = "apes",
-    sparsifier: SparsifierName = None,
-    keep: Keep = None,
-    seed: Seed = 1,
-    plot: Plot = None,
-    as_json: Json = False,
+    framework: shared.FrameworkName = "apes",
+    sparsifier: shared.SparsifierName = None,
+    keep: shared.Keep = None,
+    seed: shared.Seed = 1,
+    plot: shared.Plot = None,
+    as_json: shared.Json = False,
 ) -> None:
     """Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."""
-    terms = certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep)
+    terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep)
     clips = parse_clips(clip)
     # Before a file of budgets is read: what is wrong with the question is not mended by another file.
     check_solve(solve, budgets, clip, terms)
-    goal = Goal(target_epsilon, delta, rounds, exposure_of(terms, budgets, users, seed, dimensions))
+    goal = Goal(target_epsilon, delta, rounds, shared.exposure_of(terms, budgets, users, seed, dimensions))
     began = time.perf_counter()
     if solve == LEVELS:
         choice = find_levels(goal, clips, plot)
-        result, words = choice_as_dict(choice, goal, clips), levels_in_words(choice)
+        result, best = choice_as_dict(choice, goal, clips), choice.best
+        words = f"{best.levels} levels, budgets capped at {best.cap or 0:.4g}, leave the smallest error"
         display.level_choice(result)
     else:
         dial = make_dial(solve, goal, lambda size: make_budgets(budgets, size, seed))
@@ -90,15 +61,14 @@ def plan_command(
         result = answer_as_dict(answer, solve, goal)
         words = "" if answer.value is None else dial.words.format(answer.value)
     result["seconds"] = time.perf_counter() - began
-    typer.echo(json.dumps(result) if as_json else in_words(result, words))
+    shared.tell(result, as_json, in_words(result, words))
     if not result["feasible"]:
         raise typer.Exit(1)
 
 
 def check_solve(solve: str, budgets: str, clip: str | None, terms: Terms) -> None:
     """Raise if the other options do not go with what is solved for."""
-    if solve not in SOLVE:
-        raise ParameterError(f"solve must be one of {', '.join(SOLVE)}; got {solve!r}")
+    one_of("solve", solve, ("cap", "users", "rounds", LEVELS))
     if clip is not None and solve != LEVELS:
         raise ParameterError(f"clip must be left out unless levels are solved for; got {clip!r}")
     if solve == "users" and budgets.startswith("file:"):
@@ -109,55 +79,26 @@ def check_solve(solve: str, budgets: str, clip: str | None, terms: Terms) -> Non
 
 @dataclass(frozen=True, eq=False)
 class Dial:
-    """Something that can be turned until a target is met.
-
-    Attributes:
-        search: Finds the answer.
-        cost: Certified epsilon at a place.
-        default: Where to look if there is no answer.
-        most: Largest place that makes sense.
-        is_whole: Whether places are whole numbers.
-        words: The answer in words.
-    """
+    """Something that can be turned until a target is met."""
 
     search: Callable[[Progress], Answer]
-    cost: Callable[[float], float]
-    default: float
-    most: float
-    is_whole: bool
-    words: str
+    cost: Callable[[float], float]  # certified epsilon at a place
+    default: float  # where to look if there is no answer
+    most: float  # largest place that makes sense
+    words: str  # for the answer
+    is_whole: bool = True  # whether places are whole numbers
 
 
-def make_dial(solve: str, goal: Goal, population: Callable[[int], Array]) -> Dial:
+def make_dial(solve: str, goal: Goal, population: Callable[[int], NDArray[np.float64]]) -> Dial:
     """The dial for what is to be solved for: cap, users (of whom ``population`` has the budgets) or rounds."""
-    highest = float(goal.exposure.budgets.max())
-    dials = {
-        "cap": Dial(
-            lambda progress: largest_cap(goal, progress),
-            cap_cost(goal),
-            highest / 8,
-            highest,
-            is_whole=False,
-            words="cap budgets at {:.4g}",
-        ),
-        "users": Dial(
-            lambda progress: fewest_users(population, goal, progress),
-            users_cost(population, goal),
-            goal.exposure.budgets.size,
-            MOST_USERS,
-            is_whole=True,
-            words="{:,.0f} users are enough",
-        ),
-        "rounds": Dial(
-            lambda progress: most_rounds(goal, progress),
-            rounds_cost(goal),
-            1,
-            math.inf,
-            is_whole=True,
-            words="{:,.0f} rounds fit",
-        ),
-    }
-    return dials[solve]
+    budgets = goal.exposure.budgets
+    if solve == "cap":
+        search, highest = partial(planner.largest_cap, goal), float(budgets.max())
+        return Dial(search, planner.cap_cost(goal), highest / 8, highest, "cap budgets at {:.4g}", is_whole=False)
+    if solve == "users":
+        search, cost = partial(planner.fewest_users, population, goal), planner.users_cost(population, goal)
+        return Dial(search, cost, budgets.size, planner.MOST_USERS, "{:,.0f} users are enough")
+    return Dial(partial(planner.most_rounds, goal), planner.rounds_cost(goal), 1, math.inf, "{:,.0f} rounds fit")
 
 
 def find(dial: Dial, solve: str, goal: Goal, plot: Path | None) -> Answer:
@@ -168,7 +109,9 @@ def find(dial: Dial, solve: str, goal: Goal, plot: Path | None) -> Answer:
     if plot is not None:
         middle = dial.default if answer.value is None else answer.value
         with display.steps("drawing", "points") as progress:
-            curve = curve_around(dial.cost, middle, dial.most, is_whole=dial.is_whole, progress=progress)
+            curve = planner.curve_around(dial.cost, middle, dial.most, is_whole=dial.is_whole, progress=progress)
+        from apes.cli.plots import draw_plan
+
         draw_plan(curve, answer, goal, solve, plot)
     return answer
 
@@ -179,6 +122,8 @@ def find_levels(goal: Goal, clips: Sequence[float], plot: Path | None) -> LevelC
         progress(0, 100)
         choice = choose_levels(goal, progress)
     if plot is not None:
+        from apes.cli.plots import draw_level_choice
+
         draw_level_choice(choice, goal, clips, plot)
     return choice
 
@@ -208,15 +153,11 @@ def choice_as_dict(choice: LevelChoice, goal: Goal, clips: Sequence[float]) -> d
     """A choice of levels as plain values: the answer, and one entry per number of levels."""
     best = choice.best
     answer = Answer(None if best.cap is None else best.levels, best.epsilon, best.advice)
-    absolute = choice.errors(clips).tolist() if clips else [[] for _ in choice.offers]
-    offers = [_offer_as_dict(offer, errors) for offer, errors in zip(choice.offers, absolute, strict=True)]
+    offers = [asdict(offer) | {"errors": [clip * offer.error for clip in clips]} for offer in choice.offers]
+    for offer in offers:
+        if offer["cap"] is None:
+            offer |= {"error": None, "errors": [None for _ in clips]}
     return answer_as_dict(answer, LEVELS, goal) | {"cap": best.cap, "clips": list(clips), "trade": offers}
-
-
-def _offer_as_dict(offer: Offer, errors: list[float]) -> dict[str, Any]:
-    if offer.cap is None:
-        return asdict(offer) | {"error": None, "errors": [None for _ in errors]}
-    return asdict(offer) | {"errors": errors}
 
 
 def in_words(answer: dict[str, Any], words: str) -> str:
@@ -226,9 +167,3 @@ def in_words(answer: dict[str, Any], words: str) -> str:
         return f"epsilon {target['epsilon']:g} at delta {target['delta']:g} is out of reach: {answer['advice']}"
     epsilon = answer["certified"]["epsilon"]
     return f"{words}: certified epsilon {epsilon:.4g} at delta {target['delta']:g} for every user"
-
-
-def levels_in_words(choice: LevelChoice) -> str:
-    """The best offer, in words."""
-    best = choice.best
-    return f"{best.levels} levels, budgets capped at {best.cap:.4g}, leave the smallest error" if best.cap else ""

@@ -1,8 +1,5 @@
 """The command that reproduces the paper."""
 
-# parameters: a command has one per option.
-
-import json
 import time
 from pathlib import Path
 from typing import Annotated
@@ -10,30 +7,30 @@ from typing import Annotated
 import typer
 
 from apes.checks import one_of
-from apes.cli import display
-from apes.cli.shared import Json, says_what_went_wrong
+from apes.cli import display, shared
 from apes.data import NAMES
-from apes.paper import EXPERIMENTS
-from apes.paper.page import write_page
-from apes.paper.parts import Workshop
-from apes.paper.report import write_report
-from apes.paper.run import seconds, work, write
-from apes.paper.setting import Setting, quick
 
 
-@says_what_went_wrong
+# parameters: one per option, as typer wants it.
 def reproduce_command(
-    what: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)}, or all.")],
+    what: Annotated[str, typer.Argument(help="table3, table4, fig2a, fig2b, fig3a, fig3b, fig4 to fig8, or all.")],
     data: Annotated[str, typer.Option(help=f"Data set: {', '.join(NAMES)}.")] = "digits",
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with the data set's files.")] = None,
+    data_dir: shared.DataDir = None,
     out: Annotated[Path, typer.Option(help="Folder for results; what is there already is not run again.")] = Path(
         "results"
     ),
     is_quick: Annotated[bool, typer.Option("--quick", help="A coarse version, everything in two minutes.")] = False,
     page: Annotated[Path | None, typer.Option(help="Write a Markdown page of the results, too.")] = None,
-    as_json: Json = False,
+    as_json: shared.Json = False,
 ) -> None:
     """Make a table or figure of the paper anew: result, picture, and a report with the paper's figures beside ours."""
+    from apes.paper.experiments import EXPERIMENTS
+    from apes.paper.page import write_page
+    from apes.paper.parts import Workshop
+    from apes.paper.report import write_report
+    from apes.paper.run import seconds, work, write
+    from apes.paper.setting import Setting, quick
+
     one_of("what", what, [*EXPERIMENTS, "all"])
     one_of("data", data, NAMES)
     setting = quick(data) if is_quick else Setting(data)
@@ -50,7 +47,5 @@ def reproduce_command(
     if page is not None:
         write_page(results, out, page, all_seconds)
     took = time.perf_counter() - began
-    if as_json:
-        typer.echo(json.dumps({"report": str(report), "seconds": took, "results": results}))
-    else:
-        typer.echo(f"{report} ({len(results)} of the paper's tables and figures, {took:.0f} s)")
+    facts = {"report": str(report), "seconds": took, "results": results}
+    shared.tell(facts, as_json, f"{report} ({len(results)} of the paper's tables and figures, {took:.0f} s)")

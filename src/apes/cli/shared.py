@@ -1,25 +1,63 @@
-"""What all commands share: the --json option, and errors in one line."""
+"""What commands share: options, the terms and exposure that they come to, answers, and errors in one line."""
 
 import functools
+import json
 from collections.abc import Callable
-from typing import Annotated, ParamSpec
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec
 
 import typer
 
-from apes.errors import ApesError
+from apes.accounting.exposure import Exposure
+from apes.budgets import make_budgets
+from apes.errors import ApesError, ParameterError
+from apes.terms.terms import Terms
 
 P = ParamSpec("P")
 _OF_EXTRAS = ("fastapi", "flwr", "httpx", "starlette", "uvicorn")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; all else goes to stderr.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder with the data set's files.")]
+# Of the commands that ask about a population: who takes part, and what a round of theirs reveals.
+Budgets = Annotated[str, typer.Option(help="Local budgets, as for train.")]
+Users = Annotated[int, typer.Option(help="Number of users.")]
+Dimensions = Annotated[int, typer.Option(help="Coordinates of a report.")]
+Levels = Annotated[str, typer.Option(help="Levels of a coded report, 2 to 256, or 'continuous'.")]
+FrameworkName = Annotated[str, typer.Option(help="apes, s-apes-first, s-apes-threshold, or s-apes with random-b.")]
+SparsifierName = Annotated[str | None, typer.Option(help="As for train.")]
+Keep = Annotated[float | None, typer.Option(help="Fraction of coordinates kept, as for train.")]
+Seed = Annotated[int, typer.Option(help="Seed of the budgets.")]
 
 
-def says_what_went_wrong(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn errors that a user can mend into one line and exit code 2."""
+def certified_terms(levels: str, **choices: Any) -> Terms:
+    """Terms with a certificate."""
+    terms = Terms(levels=int(levels) if levels.isdigit() else levels, **choices)
+    if terms.why_not_certified is not None:
+        raise ParameterError(f"framework must be one with a certificate: {terms.why_not_certified}")
+    return terms
 
-    @functools.wraps(command)
+
+def exposure_of(terms: Terms, budgets: str, users: int, seed: int, dimensions: int) -> Exposure:
+    """What a round with these participants reveals."""
+    return terms.exposure(0, make_budgets(budgets, users, seed), dimensions)
+
+
+def tell(facts: dict[str, Any], as_json: bool, text: str | None = None) -> None:
+    """Print the facts as JSON if asked to, else the text, if there is one."""
+    if as_json or text is not None:
+        typer.echo(json.dumps(facts) if as_json else text)
+
+
+def command(app: typer.Typer, name: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Make a function a command, whose errors that a user can mend are one line and exit code 2."""
+    return lambda function: app.command(name)(_says_what_went_wrong(function))
+
+
+def _says_what_went_wrong(function: Callable[P, None]) -> Callable[P, None]:
+    @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            command(*args, **kwargs)
+            function(*args, **kwargs)
         except (ApesError, OSError) as error:
             typer.echo(f"apes: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(2) from None

@@ -1,8 +1,5 @@
 """The command train: users, shuffler and analyzer simulated in one process."""
 
-# parameters: a command has one per option.
-
-import json
 import resource
 import time
 from pathlib import Path
@@ -11,27 +8,25 @@ from typing import Annotated, Any
 import typer
 
 from apes.accounting.guarantee import Guarantee
-from apes.cli import display
+from apes.cli import display, shared
 from apes.cli.options import Choices, make_choices, with_choices
-from apes.cli.plots.accuracy import draw_accuracy
-from apes.cli.shared import Json, says_what_went_wrong
 from apes.errors import ParameterError
 from apes.storage.version import __version__
 from apes.training.round import Workers
-from apes.training.run import Progress, RoundMetrics
+from apes.training.run import Progress
 from apes.training.run_folder import RunFolder, check_new
 from apes.training.train import TrainingResult, train
 
 
-@says_what_went_wrong
 @with_choices
+# parameters: one per option, as typer wants it.
 def train_command(
     choices: dict[str, Any],
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with the data set's files.")] = None,
+    data_dir: shared.DataDir = None,
     out: Annotated[Path | None, typer.Option(help="Folder for model, metrics, exposures, checkpoint, picture.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     threads: Annotated[int | None, typer.Option(help="Worker threads (default: one per core).")] = None,
-    as_json: Json = False,
+    as_json: shared.Json = False,
 ) -> None:
     """Train a model: users, shuffler and analyzer simulated in one process."""
     if resume is not None and out is not None:
@@ -60,10 +55,12 @@ def train_command(
     summary["out"] = None if folder is None else str(folder.path)
     if folder is not None:
         folder.finish(result.weights, summary)
-        draw_accuracy(result.metrics, _title(chosen), folder.path / "accuracy.png")
+        title = f"{summary['framework']} on {summary['data']}: {summary['users']:,} users, budgets {summary['budgets']}"
+        from apes.cli.plots import draw_accuracy
+
+        draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
     display.summary(summary)
-    if as_json:
-        typer.echo(json.dumps(summary))
+    shared.tell(summary, as_json)
 
 
 def _new_folder(path: Path, chosen: Choices, users: int, data: str) -> RunFolder:
@@ -72,16 +69,16 @@ def _new_folder(path: Path, chosen: Choices, users: int, data: str) -> RunFolder
     return RunFolder.create(path, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=data)
 
 
-def certified(guarantee: Guarantee, metrics: tuple[RoundMetrics, ...]) -> dict[str, Any]:
+def certified(guarantee: Guarantee, by_round: list[float] | list[float | None]) -> dict[str, Any]:
     """The central guarantee of a run as plain values, or why there is none."""
-    if guarantee.why_not_certified is not None:
-        return {"epsilon": None, "why": guarantee.why_not_certified}
+    why = guarantee.why_not_certified
     return {
-        "epsilon": guarantee.epsilon,
+        "epsilon": guarantee.epsilon if why is None else None,
         "delta": guarantee.delta,
-        "epsilon_by_round": [entry.epsilon for entry in metrics],
+        "epsilon_by_round": by_round if why is None else None,
         "neighbours": guarantee.neighbours,
         "level": "user, all coordinates of all rounds",
+        "why": why,
     }
 
 
@@ -90,7 +87,9 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
     plan, simulation = chosen.plan, chosen.simulation
     low, high = float(result.budgets.min()), float(result.budgets.max())
     exposure, last = result.exposures[-1], result.metrics[-1]
-    proved = certified(result.guarantee, result.metrics)
+    noise = plan.terms.calibrator(plan.calibration).standard_error(result.budgets)
+    optimizer = plan.schedule.optimizer(noise, is_difference=simulation.update == "fedprox")
+    proved = certified(result.guarantee, [entry.epsilon for entry in result.metrics])
     if proved["epsilon"] is not None:
         # Two of many: the cautious and the bold; others lie between.
         proved["by_budget"] = [{"budget": e, "epsilon": result.guarantee.of(e).epsilon} for e in (low, high)]
@@ -105,7 +104,7 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         "seed": plan.seed,
         "data": simulation.data,
         "split": simulation.split,
-        "learning_rate": _rate(chosen, result),
+        "learning_rate": optimizer.learning_rate,
         "accuracy": last.accuracy,
         "loss": last.loss,
         "accuracy_by_round": [entry.accuracy for entry in result.metrics],
@@ -118,14 +117,3 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         "version": __version__,
         "certified": proved,
     }
-
-
-def _title(chosen: Choices) -> str:
-    simulation = chosen.simulation
-    return f"{chosen.plan.framework} on {simulation.data}: {simulation.users:,} users, budgets {simulation.budgets}"
-
-
-def _rate(chosen: Choices, result: TrainingResult) -> float:
-    terms, schedule = chosen.plan.terms, chosen.plan.schedule
-    noise = terms.reports.calibrator(schedule.calibration, terms.sparsification).standard_error(result.budgets)
-    return schedule.optimizer(noise, is_difference=chosen.simulation.update == "fedprox").learning_rate

@@ -6,14 +6,15 @@ constant time; a simulation draws from addressed randomness, so that results do 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.client.randomizer import CodedClipLaplace, Place, Randomizer
 from apes.client.sparsifier import DeviceSparsifier, Sparsifier
 from apes.client.top_b_first import top_b_first
+from apes.mathematics.arrays import F32, U8
 from apes.mathematics.randomness import SimulationSource, SystemSource
 from apes.messages import Report
 from apes.models.model import Model, PreparedUpdate, prepare_updates
@@ -27,11 +28,7 @@ _COORDINATES_AT_ONCE = 8192
 class Client:
     """What every user runs; a device is a block of one.
 
-    Args:
-        model: Raw data and weights to update.
-        randomizer: Update to perturbed report; clips.
-        sparsifier: What is done to the report afterwards, or None.
-        kept_first: b, where users set all but their b largest coordinates to zero before perturbing; or None.
+    With ``kept_first``, users set all but that many of their largest coordinates to zero before perturbing.
     """
 
     model: Model
@@ -40,17 +37,13 @@ class Client:
     kept_first: int | None = None
     checks_updates: ClassVar[bool] = True
 
-    def reports(self, weights: NDArray[np.float32], block: UserBlock, source: SimulationSource) -> Iterator[Report]:
-        """Yield a block's reports, some coordinates at a time.
-
-        Args:
-            weights: The global model, flat.
-            block: The users' raw data and budgets.
-            source: The round's randomness.
-        """
+    def reports(self, weights: F32, block: UserBlock, source: SimulationSource) -> Iterator[Report]:
+        """Yield a block's reports at the global model ``weights``, some coordinates at a time."""
         update = self._prepare(weights, block)
         tables = self.randomizer.prepare(block.budgets)
-        parts = list(self._parts(weights.size))
+        is_whole = self.sparsifier is not None and self.sparsifier.needs_whole_update
+        count = 1 if is_whole else -(-weights.size // _COORDINATES_AT_ONCE)
+        parts = list(pairwise(part * weights.size // count for part in range(count + 1)))
         # One piece of memory for all parts: fresh pages would cost more than the arithmetic on them saves.
         scratch = np.empty(block.budgets.size * max(stop - start for start, stop in parts), dtype=np.float32)
         for start, stop in parts:
@@ -60,17 +53,11 @@ class Client:
                 values = self.sparsifier.apply(values, tables, self.randomizer, place, source)
             yield Report(values, block.budgets, block.first_user, start)
 
-    def _prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
+    def _prepare(self, weights: F32, block: UserBlock) -> PreparedUpdate:
         update = prepare_updates(self.model, weights, block, is_checked=self.checks_updates)
         if self.kept_first is None:
             return update
         return top_b_first(update, self.kept_first, (block.budgets.size, weights.size))
-
-    def _parts(self, dimensions: int) -> Iterator[tuple[int, int]]:
-        whole = self.sparsifier is not None and self.sparsifier.needs_whole_update
-        parts = 1 if whole else -(-dimensions // _COORDINATES_AT_ONCE)
-        for part in range(parts):
-            yield part * dimensions // parts, (part + 1) * dimensions // parts
 
 
 @dataclass(frozen=True)
@@ -85,14 +72,8 @@ class DeviceClient(Client):
     sparsifier: DeviceSparsifier | None = None
     checks_updates = False
 
-    def levels(self, weights: NDArray[np.float32], block: UserBlock, source: SystemSource) -> NDArray[np.uint8]:
-        """Levels of a block of users: array (users, coordinates).
-
-        Args:
-            weights: The global model, flat.
-            block: The users' raw data and budgets.
-            source: Randomness that nobody can foresee.
-        """
+    def levels(self, weights: F32, block: UserBlock, source: SystemSource) -> U8:
+        """Levels of a block of users at the global model ``weights``: array (users, coordinates)."""
         scratch = np.empty(block.budgets.size * weights.size, dtype=np.float32)
         updates = self._prepare(weights, block).coordinates(0, weights.size, scratch)
         # Weights that a hostile server chose may overflow on some data and not on other: that must not show as an

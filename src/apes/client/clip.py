@@ -6,8 +6,8 @@ Compiled draws clip where they read an update; they all do it with `clipped`.
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.mathematics.arrays import F32
 from apes.mathematics.compiled import inlined
 
 N = TypeVar("N", float, np.float32)
@@ -19,7 +19,7 @@ def clipped(value: N, low: N, high: N) -> N:
     return min(max(value, low), high)
 
 
-def clip_updates(updates: NDArray[np.float32], clip: float) -> NDArray[np.float32]:
+def clip_updates(updates: F32, clip: float) -> F32:
     """Every coordinate brought into [-C, C]; a copy."""
     bound = np.float32(clip)
     # The float32 nearest to C may lie above it.

@@ -1,17 +1,17 @@
 """A stranger's mechanism among our stages: updates are clipped here, its reports are checked here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import finite
 from apes.client.clip import clip_updates
-from apes.client.draws.uniforms import fill_uniforms
-from apes.client.randomizer import Place, Values
+from apes.client.randomizer import Place, Randomizer, Values
 from apes.errors import ParameterError
-from apes.mathematics.randomness import Purpose, SimulationSource
+from apes.mathematics.arrays import F32, F64
+from apes.mathematics.compiled import compiled
+from apes.mathematics.randomness import Address, Key, Purpose, SimulationSource, philox
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Draws:
     source: SimulationSource
     shape: tuple[int, int]
 
-    def uniforms(self, stage: int = 0) -> NDArray[np.float64]:
+    def uniforms(self, stage: int = 0) -> F64:
         """Independent uniform numbers in [0, 1), one per user and coordinate; other stages give others."""
         out = np.empty(self.shape)
         purpose = Purpose.FOREIGN if self.place.purpose is Purpose.REPORT else Purpose.FOREIGN_PADDING
-        stream = self.source.stream(purpose)
-        fill_uniforms((self.place.first_user, self.place.first_coordinate, stream), stage, self.source.key, out)
+        place = Place(self.place.first_user, self.place.first_coordinate, purpose)
+        _fill_uniforms(place.address(self.source), stage, self.source.key, out)
         return out
 
 
@@ -46,29 +46,21 @@ class Perturbs(Protocol):
     @property
     def levels(self) -> int | None: ...  # noqa: D102
 
-    def draw(  # noqa: D102
-        self, updates: NDArray[np.float32], budgets: NDArray[np.float64], draws: Draws
-    ) -> Values: ...
+    def draw(self, updates: F32, budgets: F64, draws: Draws) -> Values: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
-class ForeignRandomizer:
+class ForeignRandomizer(Randomizer):
     """Runs a stranger's mechanism on clipped updates."""
 
+    clip: float = field(init=False)
     mechanism: Perturbs
 
-    @property
-    def clip(self) -> float:
-        """C."""
-        return self.mechanism.clip
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clip", self.mechanism.clip)
+        super().__post_init__()
 
-    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The budgets themselves."""
-        return budgets
-
-    def draw(
-        self, updates: NDArray[np.float32], tables: NDArray[np.float64], place: Place, source: SimulationSource
-    ) -> Values:
+    def draw(self, updates: F32, tables: F64, place: Place, source: SimulationSource) -> Values:
         """Clip, let the mechanism draw, and check what it drew."""
         finite("updates", updates)
         draws = Draws(place, source, (updates.shape[0], updates.shape[1]))
@@ -78,11 +70,16 @@ class ForeignRandomizer:
         if not isinstance(values, np.ndarray) or values.dtype != kind or values.shape != updates.shape:
             got = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
             raise ParameterError(f"{name} must return an array of {kind.__name__} {updates.shape}, got {got}")
-        if self.mechanism.levels is not None:
-            return np.ascontiguousarray(values, dtype=np.uint8)
         finite(name, values)
-        return np.ascontiguousarray(values, dtype=np.float32)
+        return values if values.flags.c_contiguous else values.copy()
 
-    def padding(self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource) -> Values:
-        """Perturbed zeros."""
-        return self.draw(np.zeros((tables.size, width), dtype=np.float32), tables, place, source)
+
+@compiled
+def _fill_uniforms(address: Address, stage: int, key: Key, out: F64) -> None:
+    """Fill a block (users x coordinates) with multiples of 2^-53 in [0, 1), each from a counter of its own."""
+    first_user, first, stream = address
+    for u in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            user, index = np.uint64(first_user + u), np.uint64(first + c)
+            a, b, _, _ = philox(index, np.uint64(stage), user, stream, key[0], key[1])
+            out[u, c] = np.float64(((a << np.uint64(32)) | b) >> np.uint64(11)) * 2.0**-53

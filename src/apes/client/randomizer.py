@@ -5,9 +5,10 @@ part of their coordinates.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,12 @@ from apes.client.draws.continuous import draw_clip_laplace, draw_clip_laplace_at
 from apes.client.draws.device import draw_codes_on_device
 from apes.client.draws.padding import draw_padding
 from apes.errors import ParameterError
-from apes.mathematics.randomness import Purpose, SimulationSource, SystemSource
+from apes.mathematics.arrays import F32, F64, U8, U64
+from apes.mathematics.randomness import Address, Purpose, SimulationSource, SystemSource
 from apes.mathematics.thresholds import MAX_LEVELS, acceptance_thresholds
 
-Values = NDArray[np.uint8] | NDArray[np.float32]
+Values = U8 | F32
+Tables = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -32,61 +35,53 @@ class Place:
     first_coordinate: int
     purpose: Purpose = Purpose.REPORT
 
-    def address(self, source: SimulationSource) -> tuple[int, int, np.uint64]:
-        """The same for the compiled loops."""
+    def address(self, source: SimulationSource) -> Address:
+        """The place in a round's randomness."""
         return self.first_user, self.first_coordinate, source.stream(self.purpose)
 
 
-class Randomizer(Protocol):
-    """Perturbs blocks of updates under their users' budgets."""
+@dataclass(frozen=True)
+class Randomizer(ABC):
+    """Perturbs blocks of updates, clipped to [-C, C], under their users' budgets."""
 
-    @property
-    def clip(self) -> float:
-        """C: coordinates are clipped to [-C, C]."""
-        ...
+    clip: float  # C, in (0, inf)
 
-    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[Any]:
-        """Tables of a block of users."""
-        ...
+    def __post_init__(self) -> None:
+        positive("clip", self.clip)
 
-    def draw(
-        self, updates: NDArray[np.float32], tables: NDArray[Any], place: Place, source: SimulationSource
-    ) -> Values:
+    def prepare(self, budgets: F64) -> Tables:
+        """Tables of a block of users: the budgets themselves, if nothing else is needed."""
+        return budgets
+
+    @abstractmethod
+    def draw(self, updates: F32, tables: Tables, place: Place, source: SimulationSource) -> Values:
         """Perturbed updates (users x coordinates)."""
-        ...
 
-    def padding(self, tables: NDArray[Any], width: int, place: Place, source: SimulationSource) -> Values:
+    def padding(self, tables: Tables, width: int, place: Place, source: SimulationSource) -> Values:
         """Perturbed zeros (users x width) under the tables' budgets: the law that `draw` has on updates of 0."""
-        ...
+        return self.draw(np.zeros((tables.shape[0], width), dtype=np.float32), tables, place, source)
 
 
 @dataclass(frozen=True)
-class CodedClipLaplace:
+class CodedClipLaplace(Randomizer):
     """Clip-Laplace on K levels, exact in integers: what leaves a device.
-
-    Args:
-        clip: C, in (0, inf): coordinates are clipped to [-C, C].
-        levels: K in [2, 256].
 
     Guarantee:
         Every coordinate is epsilon-LDP with its user's epsilon, to the last bit (`apes.mathematics.thresholds`).
     """
 
-    clip: float
-    levels: int = MAX_LEVELS
+    levels: int = MAX_LEVELS  # K in [2, 256]
 
     def __post_init__(self) -> None:
-        # Levels a unit of update must be a finite float32.
+        # Levels per unit of update must be a finite float32.
         within("clip", positive("clip", self.clip), 1e-30, 1e30)
         whole("levels", self.levels, 2, MAX_LEVELS)
 
-    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.uint64]:
+    def prepare(self, budgets: F64) -> U64:
         """Acceptance thresholds of a block of users; kept, since the same blocks come again every round."""
         return _kept_thresholds(np.asarray(budgets, dtype=np.float64).tobytes(), self.levels)
 
-    def draw(
-        self, updates: NDArray[np.float32], tables: NDArray[np.uint64], place: Place, source: SimulationSource
-    ) -> NDArray[np.uint8]:
+    def draw(self, updates: F32, tables: U64, place: Place, source: SimulationSource) -> U8:
         """Levels drawn from the simulation's randomness."""
         updates = _as_block(updates, tables.shape[0])
         codes = np.empty(updates.shape, dtype=np.uint8)
@@ -95,108 +90,61 @@ class CodedClipLaplace:
             raise ParameterError("updates must be finite")
         return codes
 
-    def padding(
-        self, tables: NDArray[np.uint64], width: int, place: Place, source: SimulationSource
-    ) -> NDArray[np.uint8]:
+    def padding(self, tables: U64, width: int, place: Place, source: SimulationSource) -> U8:
         """Levels of perturbed zeros, to 2^-24 in total variation (`apes.client.draws.padding`)."""
         codes = np.empty((tables.shape[0], width), dtype=np.uint8)
         draw_padding(tables, place.address(source), source.key, codes)
         return codes
 
-    def draw_on_device(
-        self, updates: NDArray[np.float32], budgets: NDArray[np.float64], source: SystemSource
-    ) -> NDArray[np.uint8]:
+    def draw_on_device(self, updates: F32, budgets: F64, source: SystemSource) -> U8:
         """Levels drawn in constant time from the operating system's randomness."""
         updates = _as_block(updates, budgets.size)
         finite("updates", updates)
         return draw_codes_on_device(updates, budgets, self.clip, self.levels, source)
 
 
-@dataclass(frozen=True)
-class ContinuousClipLaplace:
+class ContinuousClipLaplace(Randomizer):
     """Clip-Laplace in floating point (the paper's Definition 5 with A = C): for simulation."""
 
-    clip: float
-
-    def __post_init__(self) -> None:
-        positive("clip", self.clip)
-
-    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The budgets themselves."""
-        return budgets
-
-    def draw(
-        self, updates: NDArray[np.float32], tables: NDArray[np.float64], place: Place, source: SimulationSource
-    ) -> NDArray[np.float32]:
+    def draw(self, updates: F32, tables: F64, place: Place, source: SimulationSource) -> F32:
         """Values in [-C, C]."""
-        updates = _checked(updates, tables)
-        out = np.empty_like(updates)
+        updates, out = _finite_block(updates, tables.size)
         draw_clip_laplace(updates, tables, self.clip, place.address(source), source.key, out)
         return out
 
-    def padding(
-        self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource
-    ) -> NDArray[np.float32]:
+    def padding(self, tables: F64, width: int, place: Place, source: SimulationSource) -> F32:
         """Values of perturbed zeros."""
         out = np.empty((tables.size, width), dtype=np.float32)
         draw_clip_laplace_at_zero(tables, self.clip, place.address(source), source.key, out)
         return out
 
 
-@dataclass(frozen=True)
-class LaplaceNoise:
+class LaplaceNoise(Randomizer):
     """The Laplace mechanism of the baselines: unbounded, unbiased, in floating point."""
 
-    clip: float
-
-    def __post_init__(self) -> None:
-        positive("clip", self.clip)
-
-    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The budgets themselves."""
-        return budgets
-
-    def draw(
-        self, updates: NDArray[np.float32], tables: NDArray[np.float64], place: Place, source: SimulationSource
-    ) -> NDArray[np.float32]:
+    def draw(self, updates: F32, tables: F64, place: Place, source: SimulationSource) -> F32:
         """The clipped updates plus noise of scale 2C / epsilon."""
-        updates = _checked(updates, tables)
-        out = np.empty_like(updates)
+        updates, out = _finite_block(updates, tables.size)
         draw_laplace(updates, tables, self.clip, place.address(source), source.key, out)
         return out
 
-    def padding(
-        self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource
-    ) -> NDArray[np.float32]:
-        """Noise of scale 2C / epsilon."""
-        return self.draw(np.zeros((tables.size, width), dtype=np.float32), tables, place, source)
-
 
 @dataclass(frozen=True)
-class NoNoise:
+class NoNoise(Randomizer):
     """No clipping and no noise: training without privacy."""
 
     clip: float = math.inf
 
-    def prepare(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Nothing to prepare."""
-        return budgets
+    def __post_init__(self) -> None:
+        """There is no clip to check."""
 
-    def draw(
-        self, updates: NDArray[np.float32], tables: NDArray[np.float64], place: Place, source: SimulationSource
-    ) -> NDArray[np.float32]:
+    def draw(self, updates: F32, tables: F64, place: Place, source: SimulationSource) -> F32:
         """The updates as they are."""
         finite("updates", updates)
         return updates.copy()
 
-    def padding(
-        self, tables: NDArray[np.float64], width: int, place: Place, source: SimulationSource
-    ) -> NDArray[np.float32]:
-        """Zeros."""
-        return self.draw(np.zeros((tables.size, width), dtype=np.float32), tables, place, source)
 
-
-def _as_block(updates: NDArray[np.float32], users: int) -> NDArray[np.float32]:
+def _as_block(updates: F32, users: int) -> F32:
     """Contiguous float32 users x coordinates, as the compiled loops read them without looking."""
     if updates.ndim != 2 or updates.shape[0] != users:
         raise ParameterError(f"updates must be {users} users x coordinates, got shape {updates.shape}")
@@ -204,15 +152,16 @@ def _as_block(updates: NDArray[np.float32], users: int) -> NDArray[np.float32]:
         return np.ascontiguousarray(updates, dtype=np.float32)
 
 
+def _finite_block(updates: F32, users: int) -> tuple[F32, F32]:
+    """The updates as a finite block, and room for the reports on them."""
+    updates = _as_block(updates, users)
+    finite("updates", updates)
+    return updates, np.empty_like(updates)
+
+
 # 512 blocks of 64 users and 256 levels take 64 MB; a larger population builds its tables anew every round.
 @lru_cache(maxsize=512)
-def _kept_thresholds(budgets: bytes, levels: int) -> NDArray[np.uint64]:
+def _kept_thresholds(budgets: bytes, levels: int) -> U64:
     table = acceptance_thresholds(np.frombuffer(budgets), levels)
     table.setflags(write=False)
     return table
-
-
-def _checked(updates: NDArray[np.float32], budgets: NDArray[np.float64]) -> NDArray[np.float32]:
-    updates = _as_block(updates, budgets.size)
-    finite("updates", updates)
-    return updates

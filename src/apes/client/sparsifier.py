@@ -1,7 +1,7 @@
 """Sparsifiers: keep the reports that say most, pad the others; always after perturbation.
 
 The paper's Algorithm 2 prints CLap(0, ...) in its first line where the perturbed update is meant, and a scale d times
-too large for budgets a coordinate; what its text describes is built here.
+too large for budgets per coordinate; what its text describes is built here.
 
 Top-b looks at all of a user's coordinates at once, so its output is not a product over coordinates and the central
 certificate does not cover it. A fixed public threshold acts on each report alone and alike for everyone, so it is
@@ -10,48 +10,17 @@ it, the result is APES on updates with zeros in the other coordinates, and only 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import positive, whole, within
 from apes.client.draws.choice import keep_any, keep_largest, put_kept
-from apes.client.draws.coded import Key
-from apes.client.randomizer import CodedClipLaplace, Place, Randomizer, Values
+from apes.client.randomizer import CodedClipLaplace, Place, Randomizer, Tables, Values
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64, U8, Bools
 from apes.mathematics.levels import levels_beyond
-from apes.mathematics.randomness import Purpose, SimulationSource, SystemSource
-
-Address = tuple[int, int, np.uint64]
-Marks = NDArray[np.bool_]
-Updates = NDArray[np.float32]
-
-
-class Sparsifier(Protocol):
-    """Replaces part of a block's perturbed reports by padding."""
-
-    @property
-    def needs_whole_update(self) -> bool:
-        """Whether all of a user's coordinates must be seen at once."""
-        ...
-
-    def apply(
-        self, values: Values, tables: NDArray[Any], randomizer: Randomizer, place: Place, source: SimulationSource
-    ) -> Values:
-        """Return the reports after sparsification."""
-        ...
-
-
-class DeviceSparsifier(Sparsifier, Protocol):
-    """A sparsifier with a central certificate, on a device's own randomness."""
-
-    def draw_on_device(
-        self, updates: Updates, budgets: NDArray[np.float64], randomizer: CodedClipLaplace, source: SystemSource
-    ) -> NDArray[np.uint8]:
-        """Return the levels of a block of users (users x coordinates), perturbed and sparsified."""
-        ...
+from apes.mathematics.randomness import Address, Key, Purpose, SimulationSource, SystemSource
 
 
 @dataclass(frozen=True)
@@ -65,18 +34,17 @@ class _KeepB(ABC):
         whole("b", self.b, 1)
 
     @abstractmethod
-    def _choose(self, values: Values, tables: NDArray[Any], address: Address, key: Key, kept: Marks) -> None:
+    def _choose(self, values: Values, tables: Tables, address: Address, key: Key, kept: Bools) -> None:
         """Mark b reports of every user."""
 
     def apply(
-        self, values: Values, tables: NDArray[Any], randomizer: Randomizer, place: Place, source: SimulationSource
+        self, values: Values, tables: Tables, randomizer: Randomizer, place: Place, source: SimulationSource
     ) -> Values:
         """Pad all but b reports of every user."""
         self._check(values.shape[1])
-        address = (place.first_user, place.first_coordinate, source.stream(Purpose.CHOICE))
         kept = np.empty(values.shape, dtype=np.bool_)
-        self._choose(values, tables, address, source.key, kept)
-        padding = _padding(tables, values.shape[1], randomizer, place, source)
+        self._choose(values, tables, replace(place, purpose=Purpose.CHOICE).address(source), source.key, kept)
+        padding = randomizer.padding(tables, values.shape[1], replace(place, purpose=Purpose.PADDING), source)
         put_kept(values, kept, padding)
         return padding
 
@@ -86,29 +54,24 @@ class _KeepB(ABC):
 
 
 class TopB(_KeepB):
-    """Keep a user's b reports of largest size, pad the rest with perturbed zeros (S-APES).
+    """Keep a user's b reports of largest size, ties broken at random; padded as in the paper (S-APES)."""
 
-    Ties are broken at random. The padding has the user's own budget, as in the paper.
-    """
-
-    def _choose(self, values: Values, tables: NDArray[Any], address: Address, key: Key, kept: Marks) -> None:
+    def _choose(self, values: Values, tables: Tables, address: Address, key: Key, kept: Bools) -> None:
         if values.dtype == np.uint8:
-            sizes: NDArray[np.uint8] | NDArray[np.uint32] = _farther_level(values, tables.shape[1])
+            keep_largest(_farther_level(values, tables.shape[1]), self.b, address, key, kept)
         else:
             # Without its sign, a float32 number's bits order as the number does.
             sizes = np.ascontiguousarray(values).view(np.uint32) & np.uint32(0x7FFFFFFF)
-        keep_largest(sizes, self.b, address, key, kept)
+            keep_largest(sizes, self.b, address, key, kept)
 
 
 class RandomB(_KeepB):
     """Keep b reports of every user chosen at random, pad the rest with perturbed zeros."""
 
-    def _choose(self, values: Values, tables: NDArray[Any], address: Address, key: Key, kept: Marks) -> None:
+    def _choose(self, values: Values, tables: Tables, address: Address, key: Key, kept: Bools) -> None:
         keep_any(self.b, address, key, kept)
 
-    def draw_on_device(
-        self, updates: Updates, budgets: NDArray[np.float64], randomizer: CodedClipLaplace, source: SystemSource
-    ) -> NDArray[np.uint8]:
+    def draw_on_device(self, updates: F32, budgets: F64, randomizer: CodedClipLaplace, source: SystemSource) -> U8:
         """Choose b coordinates, set the others to zero, perturb all: the same law as padding after perturbation."""
         self._check(updates.shape[1])
         # The smallest b of uniform words are any b, each set as likely as another.
@@ -122,16 +85,12 @@ class RandomB(_KeepB):
 class Threshold:
     """Keep reports of size at least tau C, pad the rest with Clip-Laplace at 0 of one public budget.
 
-    Args:
-        tau: Threshold as a fraction of C, in [0, 1].
-        padding_epsilon: Budget of the padding's law, the same for everybody, in (0, 44].
-
     Guarantee:
         The padding does not depend on the user, so the result is post-processing of each report alone.
     """
 
-    tau: float
-    padding_epsilon: float = 4.0
+    tau: float  # threshold as a fraction of C, in [0, 1]
+    padding_epsilon: float = 4.0  # budget of the padding's law, the same for everybody, in (0, 44]
     needs_whole_update = False
 
     def __post_init__(self) -> None:
@@ -139,7 +98,7 @@ class Threshold:
         positive("padding_epsilon", self.padding_epsilon, 44)
 
     def apply(
-        self, values: Values, tables: NDArray[Any], randomizer: Randomizer, place: Place, source: SimulationSource
+        self, values: Values, tables: Tables, randomizer: Randomizer, place: Place, source: SimulationSource
     ) -> Values:
         """Pad every report below the threshold."""
         if values.dtype == np.uint8:
@@ -147,13 +106,11 @@ class Threshold:
         else:
             kept = np.abs(values) >= self.tau * randomizer.clip
         public = randomizer.prepare(np.full(values.shape[0], self.padding_epsilon))
-        padding = _padding(public, values.shape[1], randomizer, place, source)
+        padding = randomizer.padding(public, values.shape[1], replace(place, purpose=Purpose.PADDING), source)
         put_kept(values, kept, padding)
         return padding
 
-    def draw_on_device(
-        self, updates: Updates, budgets: NDArray[np.float64], randomizer: CodedClipLaplace, source: SystemSource
-    ) -> NDArray[np.uint8]:
+    def draw_on_device(self, updates: F32, budgets: F64, randomizer: CodedClipLaplace, source: SystemSource) -> U8:
         """Perturb, then pad every level below the threshold."""
         drawn = randomizer.draw_on_device(updates, budgets, source)
         public = np.full(budgets.size, self.padding_epsilon)
@@ -161,22 +118,18 @@ class Threshold:
         put_kept(drawn, self.keeps_levels(drawn, randomizer.levels), padding)
         return padding
 
-    def keeps_levels(self, values: Values, levels: int) -> Marks:
+    def keeps_levels(self, values: Values, levels: int) -> Bools:
         """Which of the reported levels, out of ``levels``, are far enough from the centre."""
         beyond = levels_beyond(levels, self.tau)
         centre = beyond.size // 2
-        kept: Marks = _farther_level(values, levels) >= centre + int(np.argmax(beyond[centre:]))
-        return kept
+        return np.asarray(_farther_level(values, levels) >= centre + int(np.argmax(beyond[centre:])))
 
 
-def _farther_level(values: Values, levels: int) -> NDArray[np.uint8]:
+Sparsifier = TopB | RandomB | Threshold
+# Those with a central certificate.
+DeviceSparsifier = RandomB | Threshold
+
+
+def _farther_level(values: Values, levels: int) -> U8:
     """The larger of k and K - 1 - k: orders levels by their distance from the centre."""
-    mirrored: NDArray[np.uint8] = np.subtract(levels - 1, values, dtype=np.uint8)
-    return np.maximum(values, mirrored, dtype=np.uint8)
-
-
-def _padding(
-    tables: NDArray[Any], width: int, randomizer: Randomizer, place: Place, source: SimulationSource
-) -> Values:
-    where = Place(place.first_user, place.first_coordinate, Purpose.PADDING)
-    return randomizer.padding(tables, width, where, source)
+    return np.maximum(values, np.subtract(levels - 1, values, dtype=np.uint8), dtype=np.uint8)

@@ -8,25 +8,20 @@ b-th largest size is built bit by bit, each bit from a count over all coordinate
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import whole
 from apes.errors import ParameterError
+from apes.mathematics.arrays import U32
 from apes.mathematics.compiled import compiled
-from apes.models.model import PreparedUpdate
+from apes.models.model import PreparedUpdate, WholeUpdates
 
 # Without its sign, a float32 number's bits order as the number does.
 _SIZE = np.uint32(0x7FFFFFFF)
 _BITS = 31
 
 
-def top_b_first(update: PreparedUpdate, b: int, shape: tuple[int, int]) -> PreparedUpdate:
-    """The same updates, with all but b coordinates of every user set to zero.
-
-    Args:
-        update: Whose updates.
-        b: How many coordinates a user keeps, in [1, coordinates].
-        shape: Users and coordinates.
+def top_b_first(update: PreparedUpdate, b: int, shape: tuple[int, int]) -> WholeUpdates:
+    """Updates of a block of users (shape: users x coordinates), all but b coordinates of each set to zero.
 
     Guarantee:
         At most b coordinates of every user's update are not zero, whatever data and model are, NaN and infinities
@@ -34,36 +29,16 @@ def top_b_first(update: PreparedUpdate, b: int, shape: tuple[int, int]) -> Prepa
     """
     if whole("b", b, 1) > shape[1]:
         raise ParameterError(f"b must be in [1, {shape[1]}], the number of coordinates; got {b}")
-    return _TopB(update, b, shape)
-
-
-class _TopB:
-    """Sparse updates of a block; the choice needs all coordinates, so asked for a part it keeps them all."""
-
-    def __init__(self, dense: PreparedUpdate, b: int, shape: tuple[int, int]) -> None:
-        self._dense, self._b, self._shape = dense, b, shape
-        self._all: NDArray[np.float32] | None = None
-
-    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
-        if (start, stop) == (0, self._shape[1]):
-            return self._sparse(scratch)
-        if self._all is None:
-            self._all = self._sparse(np.empty(self._shape[0] * self._shape[1], dtype=np.float32))
-        return np.ascontiguousarray(self._all[:, start:stop])
-
-    def _sparse(self, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
-        updates = self._dense.coordinates(0, self._shape[1], scratch)
-        keep_largest_coordinates(updates.view(np.uint32), self._b)
-        return updates
+    updates = update.coordinates(0, shape[1], np.empty(shape[0] * shape[1], dtype=np.float32))
+    keep_largest_coordinates(updates.view(np.uint32), b)
+    return WholeUpdates(updates)
 
 
 @compiled
-def keep_largest_coordinates(updates: NDArray[np.uint32], b: int) -> None:
+def keep_largest_coordinates(updates: U32, b: int) -> None:
     """Set all but b entries of every row to zero: those of largest size stay, the first ones of equal size.
 
-    Args:
-        updates: The bits of float32 numbers (users x coordinates), changed in place.
-        b: How many stay, in [1, coordinates].
+    Works in place on the bits of float32 numbers (users x coordinates); b is in [1, coordinates].
     """
     for u in range(updates.shape[0]):
         row = updates[u]
@@ -82,7 +57,7 @@ def keep_largest_coordinates(updates: NDArray[np.uint32], b: int) -> None:
 
 
 @compiled
-def _at_least(row: NDArray[np.uint32], size: np.uint32) -> np.int64:
+def _at_least(row: U32, size: np.uint32) -> np.int64:
     """How many entries have at least this size."""
     count = np.uint32(0)
     for i in range(np.uint64(row.size)):

@@ -15,21 +15,13 @@ from apes.errors import DataError
 
 @dataclass(frozen=True)
 class IdxFile:
-    """One file of a set and how it is recognised.
+    """One file of a set and how it is recognised."""
 
-    Attributes:
-        name: file name without ``.gz``.
-        size: length of the unpacked content in bytes.
-        dimensions: number of dimensions of the array in it.
-        sha256: of the unpacked content, or None.
-        gzip_md5: of the published gzip file, used where ``sha256`` is None.
-    """
-
-    name: str
-    size: int
-    dimensions: int
-    sha256: str | None = None
-    gzip_md5: str | None = None
+    name: str  # without .gz
+    size: int  # of the unpacked content in bytes
+    dimensions: int  # of the array in it
+    sha256: str | None = None  # of the unpacked content
+    gzip_md5: str | None = None  # of the published gzip file, used where sha256 is None
 
     def verify(self, path: Path) -> None:
         """Raise ``DataError`` unless the file at ``path`` has the published checksum."""

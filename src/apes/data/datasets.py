@@ -100,40 +100,26 @@ def load(
             pixels, provenance = _read_files(CATALOGUE[name], data_dir, cache)
         except DataError as error:
             raise DataError(f"{error}; run `apes data get {name}`, or {BY_HAND}") from None
-    return Dataset(
-        name=name,
-        train_images=_scale(pixels.train_images, normalise),
-        train_labels=pixels.train_labels,
-        test_images=_scale(pixels.test_images, normalise),
-        test_labels=pixels.test_labels,
-        provenance=f"{name}: {provenance}",
-    )
+    train, test = (_scale(images, normalise) for images in (pixels.train_images, pixels.test_images))
+    return Dataset(name, train, pixels.train_labels, test, pixels.test_labels, f"{name}: {provenance}")
 
 
 def _read_files(collection: Collection, data_dir: Path | None, cache: Path | None) -> tuple[Pixels, str]:
     paths = locate(collection, data_dir, cache)
-    _refuse_other_sets(collection, paths[1])
+    # Files of other known sets have the same names: their labels tell them.
+    for other in (each for each in CATALOGUE.values() if each is not collection and each.files[1].sha256 is not None):
+        try:
+            other.files[1].verify(paths[1])
+        except DataError:
+            continue
+        raise DataError(f"{paths[1]} belongs to {other.name}, not to {collection.name}")
     arrays = []
     for at in (0, 2):
-        images = _read_images(paths[at])
-        labels = _read_labels(paths[at + 1], collection.files[at + 1].dimensions)
+        images, labels = _read_images(paths[at]), _read_labels(paths[at + 1], collection.files[at + 1].dimensions)
         if len(images) != len(labels):
             raise DataError(f"{paths[at]} holds {len(images)} images but {paths[at + 1]} {len(labels)} labels")
         arrays += [images, labels]
     return Pixels(*arrays), f"idx files in {paths[0].parent}"
-
-
-def _refuse_other_sets(collection: Collection, train_labels: Path) -> None:
-    """Raise if the labels are those of another known set: their files have the same names."""
-    for other in CATALOGUE.values():
-        expected = other.files[1]
-        if other is collection or expected.sha256 is None:
-            continue
-        try:
-            expected.verify(train_labels)
-        except DataError:
-            continue
-        raise DataError(f"{train_labels} belongs to {other.name}, not to {collection.name}")
 
 
 def _read_images(path: Path) -> NDArray[np.uint8]:

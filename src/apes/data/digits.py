@@ -7,7 +7,7 @@ the test set comes from an original that was trained on. (The same few writers a
 import logging
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +34,8 @@ _SCALES = (0.9, 1.1)
 _SHIFT = 1.5  # pixels, either way
 _BATCH = 250  # images; keeps the working set within a core's cache
 
+_Floats = NDArray[np.float32]
+_Ints = NDArray[np.int64]
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -50,15 +52,10 @@ def load_digits(cache: Path, progress: Callable[[int, int], None] | None = None)
     """Return the 60,000 + 10,000 embedded images, from the cache if they are there.
 
     A cache file that is damaged or of another version is made again; a cache that cannot be written is
-    reported by a logged warning and does no harm.
-
-    Args:
-        cache: the cache folder.
-        progress: called with (images made, images to make) if they have to be made.
+    reported by a logged warning and does no harm. ``progress`` as for `make_digits`.
     """
     path = cache / "data" / "digits" / "digits.npz"
-    stored = _read_cache(path)
-    if stored is not None:
+    if (stored := _read_cache(path)) is not None:
         return stored
     pixels = make_digits(NUM_TRAIN, NUM_TEST, progress)
     try:
@@ -69,29 +66,22 @@ def load_digits(cache: Path, progress: Callable[[int, int], None] | None = None)
 
 
 def make_digits(num_train: int, num_test: int, progress: Callable[[int, int], None] | None = None) -> Pixels:
-    """Make images from the originals; the same arguments give the same images.
+    """Make images from the originals; ``progress`` is called with (images made, images to make).
 
-    Args:
-        num_train: images for training, at least 0.
-        num_test: images for test, at least 0.
-        progress: called with (images made, images to make).
+    The same arguments give the same images.
     """
     images, labels = originals()
-    train, test = split_originals(labels)
-    zoomed = _zoom(images)
-    arrays, done = [], 0
-
-    def report(made: int) -> None:
-        nonlocal done
-        done += made
-        if progress is not None:
-            progress(done, num_train + num_test)
-
-    for stream, pool, num in ((_TRAIN_STREAM, train, num_train), (_TEST_STREAM, test, num_test)):
+    zoomed, arrays = _zoom(images), []
+    parts = zip((_TRAIN_STREAM, _TEST_STREAM), split_originals(labels), (num_train, num_test), strict=True)
+    for stream, pool, num in parts:
         rng = _generator(stream)
         # In random order, each original equally often but for a random choice of the remainder.
         picks = rng.permutation(np.resize(rng.permutation(pool), num))
-        arrays += [_render(zoomed, picks, rng, report), labels[picks]]
+        made = np.empty((num, SIDE * SIDE), np.uint8)
+        for stop in _render(zoomed, picks, rng, made):
+            if progress is not None:
+                progress(stop + (num_train if stream == _TEST_STREAM else 0), num_train + num_test)
+        arrays += [made.reshape(num, SIDE, SIDE), labels[picks]]
     return Pixels(*arrays)
 
 
@@ -104,7 +94,7 @@ def originals() -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
     return digits.images, digits.target.astype(np.uint8)
 
 
-def split_originals(labels: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_originals(labels: NDArray[np.uint8]) -> tuple[_Ints, _Ints]:
     """Split the originals into those for training and those for test, alike in every class."""
     order = _generator(_SPLIT_STREAM).permutation(len(labels))
     # Every fifth of a list ordered by class is a fifth of every class.
@@ -117,21 +107,18 @@ def _generator(stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([_SEED, stream])))
 
 
-def _zoom(images: NDArray[np.float64]) -> NDArray[np.float32]:
+def _zoom(images: NDArray[np.float64]) -> _Floats:
     """Enlarge originals to 20 x 20 by cubic splines, scale them to [0, 255] and frame them with zeros."""
     side = images.shape[1]
     # Splines are linear in the pixels: what they do to unit vectors is what they do to rows and columns.
     columns = [zoom(unit, _ZOOMED / side, order=3, mode="grid-constant", grid_mode=True) for unit in np.eye(side)]
     enlarge = np.stack(columns, axis=1)
     large = np.clip(enlarge @ images @ enlarge.T, 0, 16) * (255 / 16)
-    border = (_BORDER, _BORDER)
-    return np.pad(large.astype(np.float32), ((0, 0), border, border))
+    return np.pad(large.astype(np.float32), ((0, 0), (_BORDER, _BORDER), (_BORDER, _BORDER)))
 
 
-def _render(
-    zoomed: NDArray[np.float32], picks: NDArray[np.int64], rng: np.random.Generator, report: Callable[[int], None]
-) -> NDArray[np.uint8]:
-    """Turn, scale and shift the picked originals at random, one bilinear resampling for each image."""
+def _render(zoomed: _Floats, picks: _Ints, rng: np.random.Generator, made: NDArray[np.uint8]) -> Iterator[int]:
+    """Turn, scale and shift the picked originals at random, one bilinear resampling each; yield how many are made."""
     num = len(picks)
     angle = rng.normal(0.0, _ANGLE_SD, num)
     scale = rng.uniform(*_SCALES, num)
@@ -141,20 +128,16 @@ def _render(
     sin = (np.sin(angle) / scale).astype(np.float32)[:, None]
     grid = np.arange(SIDE, dtype=np.float32) - np.float32((SIDE - 1) / 2)
     rows, columns = np.repeat(grid, SIDE), np.tile(grid, SIDE)
-    made = np.empty((num, SIDE * SIDE), np.uint8)
     for start in range(0, num, _BATCH):
         part = slice(start, start + _BATCH)
         y, x = rows - shift[0, part], columns - shift[1, part]
         source_y = cos[part] * y + sin[part] * x
         source_x = cos[part] * x - sin[part] * y
         made[part] = np.rint(_bilinear(zoomed, picks[part], source_y, source_x))
-        report(len(made[part]))
-    return made.reshape(num, SIDE, SIDE)
+        yield min(start + _BATCH, num)
 
 
-def _bilinear(
-    zoomed: NDArray[np.float32], picks: NDArray[np.int64], y: NDArray[np.float32], x: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def _bilinear(zoomed: _Floats, picks: _Ints, y: _Floats, x: _Floats) -> _Floats:
     """Sample framed originals at points given relative to their centres, in pixels."""
     centre, last = np.float32((_FRAME - 1) / 2), np.float32(_FRAME - 1.5)
     y, x = np.clip(y + centre, 0, last), np.clip(x + centre, 0, last)
@@ -165,7 +148,7 @@ def _bilinear(
     corner = (picks * _FRAME**2)[:, None] + row * _FRAME + column
     upper = flat[corner] * (1 - x) + flat[corner + 1] * x
     lower = flat[corner + _FRAME] * (1 - x) + flat[corner + _FRAME + 1] * x
-    sampled: NDArray[np.float32] = upper * (1 - y) + lower * y
+    sampled: _Floats = upper * (1 - y) + lower * y
     return sampled
 
 

@@ -30,9 +30,7 @@ def is_gzip(path: Path) -> bool:
 def open_content(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading its content, unpacked if it is gzipped.
 
-    Raises:
-        DataError: on entry or while reading inside the block, if the file is missing, cannot be read or
-            its gzip stream is damaged. The message gives the file and the cause.
+    What goes wrong, on entry or while reading inside the block, is a ``DataError`` with the file and the cause.
     """
     try:
         opener = gzip.open if is_gzip(path) else open
@@ -49,45 +47,32 @@ def open_content(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8] | NDArray[np.int32]:
-    """Read one idx file into an array.
+    """Read one idx file, gzipped or not, into an array of so many dimensions, in [1, 255].
 
-    Args:
-        path: the file, gzipped or not.
-        dimensions: how many dimensions the array must have, in [1, 255].
-
-    Returns:
-        The array in the machine's byte order: uint8 (maybe read-only) for type 0x08, int32 for 0x0C.
-
-    Raises:
-        DataError: if the file is missing, truncated, damaged, longer than it says or no such idx file.
+    It is in the machine's byte order: uint8 (maybe read-only) for type 0x08, int32 for 0x0C. A ``DataError`` if the
+    file is missing, truncated, damaged, longer than it says or no such idx file.
     """
     with open_content(path) as file:
-        dtype, shape = _read_header(path, file, dimensions)
+        magic = file.read(4)
+        if not magic:
+            raise DataError(f"{path} is empty")
+        if len(magic) < 4 or magic[:2] != b"\0\0":
+            raise DataError(f"{path} is not an idx file, it begins with the bytes {magic.hex(' ')}")
+        if magic[2] not in _TYPES:
+            raise DataError(f"{path} is an idx file of type 0x{magic[2]:02x}, not 0x08 (ubyte) or 0x0c (int)")
+        if magic[3] != dimensions:
+            raise DataError(f"{path} has {magic[3]} dimensions where {dimensions} are expected")
+        sizes = file.read(4 * dimensions)
+        if len(sizes) < 4 * dimensions:
+            raise DataError(f"{path} is truncated within its header")
+        dtype, shape = _TYPES[magic[2]], tuple(np.frombuffer(sizes, ">u4").tolist())
         size = math.prod(shape) * dtype.itemsize
         if size > _LARGEST_BYTES:
             raise DataError(f"{path} claims the shape {shape}, more than {_LARGEST_BYTES} bytes")
         # One byte more than there should be: finds trailing bytes and makes gzip check its sum.
         body = file.read(size + 1)
     if len(body) != size:
-        found = "more" if len(body) > size else f"only {len(body)}"
-        cause = "trailing bytes" if len(body) > size else "truncated"
+        cause, found = ("trailing bytes", "more") if len(body) > size else ("truncated", f"only {len(body)}")
         raise DataError(f"{path}: {cause}, its header promises {size} bytes and there are {found}")
     array = np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
     return cast("NDArray[np.uint8] | NDArray[np.int32]", array)
-
-
-def _read_header(path: Path, file: BinaryIO, dimensions: int) -> tuple[_Type, tuple[int, ...]]:
-    """Read the type of the entries and the shape."""
-    magic = file.read(4)
-    if not magic:
-        raise DataError(f"{path} is empty")
-    if len(magic) < 4 or magic[:2] != b"\0\0":
-        raise DataError(f"{path} is not an idx file, it begins with the bytes {magic.hex(' ')}")
-    if magic[2] not in _TYPES:
-        raise DataError(f"{path} is an idx file of type 0x{magic[2]:02x}, not 0x08 (ubyte) or 0x0c (int)")
-    if magic[3] != dimensions:
-        raise DataError(f"{path} has {magic[3]} dimensions where {dimensions} are expected")
-    sizes = file.read(4 * dimensions)
-    if len(sizes) < 4 * dimensions:
-        raise DataError(f"{path} is truncated within its header")
-    return _TYPES[magic[2]], tuple(int(size) for size in np.frombuffer(sizes, ">u4"))

@@ -14,6 +14,7 @@ from apes.storage.files import cache_folder, sync
 Progress = Callable[[int, int], None]
 
 _CHUNK_BYTES = 1 << 18
+_TIMEOUT_SECONDS = 30  # without a byte
 _SLACK_BYTES = 1 << 20  # gzip can make a file that does not compress slightly longer
 BY_HAND = "place the four files in DIR and pass --data-dir DIR"
 
@@ -24,23 +25,18 @@ def locate(collection: Collection, data_dir: Path | None, cache: Path | None) ->
     Looked up in this order: the subfolder of ``data_dir`` named like the set, ``data_dir`` itself,
     ``data/NAME`` in the cache. A folder that holds only some of the files ends the search: what was meant
     is there, and other data would be used in its place.
-
-    Raises:
-        DataError: if ``data_dir`` is no folder, or no folder holds all four.
     """
     if data_dir is not None and not Path(data_dir).is_dir():
         raise DataError(f"{data_dir} is not a folder")
     given = [] if data_dir is None else [Path(data_dir) / collection.name, Path(data_dir)]
-    folders = [*given, _stored(collection, cache)]
+    folders = [*given, cache_folder(cache) / "data" / collection.name]
+    names = [file.name for file in collection.files]
     for folder in folders:
-        paths, missing = [], []
-        for name in (file.name for file in collection.files):
-            found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
-            paths += found[:1]
-            missing += [] if found else [name]
+        found = [[path for path in (folder / name, folder / f"{name}.gz") if path.is_file()] for name in names]
+        missing = [name for name, paths in zip(names, found, strict=True) if not paths]
         if not missing:
-            return paths
-        if paths:
+            return [paths[0] for paths in found]
+        if len(missing) < len(names):
             raise DataError(f"{folder} holds no {' and no '.join(missing)}")
     raise DataError(f"{collection.name} was not found in {', '.join(map(str, folders))}")
 
@@ -66,8 +62,7 @@ def download(name: str, cache: Path | None = None, *, progress: Progress | None 
     """
     if name not in CATALOGUE:
         raise ParameterError(f"name must be one of {', '.join(CATALOGUE)}, got {name!r}")
-    collection = CATALOGUE[name]
-    target = _stored(collection, cache)
+    collection, target = CATALOGUE[name], cache_folder(cache) / "data" / name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # Beside its destination, so that os.replace stays within one file system.
@@ -80,14 +75,9 @@ def download(name: str, cache: Path | None = None, *, progress: Progress | None 
                 for other in {file.name, f"{file.name}.gz"} - {path.name}:
                     (target / other).unlink(missing_ok=True)
     except OSError as error:
-        raise DataError(
-            f"{target} cannot be written ({error.strerror or error}); set APES_CACHE to a folder that can"
-        ) from None
+        cause = error.strerror or error
+        raise DataError(f"{target} cannot be written ({cause}); set APES_CACHE to a folder that can") from None
     return target
-
-
-def _stored(collection: Collection, cache: Path | None) -> Path:
-    return cache_folder(cache) / "data" / collection.name
 
 
 def _gather(collection: Collection, staging: Path, progress: Progress | None) -> list[Path]:
@@ -115,7 +105,7 @@ def _fetch(mirror: str, file: IdxFile, part: Path, report: Callable[[int], None]
     """Fetch one file, check it and give it its name."""
     try:
         with part.open("wb") as written:
-            _transfer(f"{mirror}{file.name}.gz", written, _Meter(written, file.size, report))
+            _transfer(f"{mirror}{file.name}.gz", written, file.size, report)
             sync(written)
         file.verify(part)
     except DataError as error:
@@ -124,41 +114,29 @@ def _fetch(mirror: str, file: IdxFile, part: Path, report: Callable[[int], None]
     return part.rename(part.with_name(f"{file.name}.gz" if is_gzip(part) else file.name))
 
 
-class _Meter:
-    """What pooch takes for a progress bar: reports in unpacked bytes, and stops what never ends."""
-
-    def __init__(self, file: BinaryIO, size: int, report: Callable[[int], None]) -> None:
-        self.total = 0  # set by pooch to the length that the server announces, 0 if it does not
-        self._file, self._size, self._report = file, size, report
-
-    def update(self, _: int) -> None:
-        # What pooch counts is chunks, however short they are.
-        length, limit = self._file.tell(), self._size + _SLACK_BYTES
-        if length > limit:
-            raise DataError(f"sends more than the {limit} bytes expected at most")
-        if self.total:
-            self._report(min(self._size, self._size * length // self.total))
-
-    def reset(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def _transfer(url: str, file: BinaryIO, meter: _Meter) -> None:
+def _transfer(url: str, file: BinaryIO, size: int, report: Callable[[int], None]) -> None:
+    """Copy what a server sends, as far as it can be a file of ``size`` unpacked bytes; report in those."""
     # Imported here because `import apes` should not wait for what few of its users need.
-    from pooch import HTTPDownloader  # type: ignore[import-untyped]
-    from requests.exceptions import ChunkedEncodingError, RequestException
+    import requests
 
     # The checksums are of files as they are kept, not as a server may pack them for the way.
-    headers = {"User-Agent": "apes", "Accept-Encoding": "identity"}
+    headers, limit = {"User-Agent": "apes", "Accept-Encoding": "identity"}, size + _SLACK_BYTES
     try:
-        HTTPDownloader(progressbar=meter, chunk_size=_CHUNK_BYTES, headers=headers)(url, file, None)
-    except ChunkedEncodingError as error:
+        with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT_SECONDS) as answer:
+            if not answer.ok:
+                raise DataError(f"HTTP {answer.status_code} {answer.reason}")
+            announced = int(answer.headers.get("Content-Length", 0))
+            for chunk in answer.iter_content(_CHUNK_BYTES):
+                file.write(chunk)
+                if file.tell() > limit:
+                    raise DataError(f"sends more than the {limit} bytes expected at most")
+                if announced:
+                    report(min(size, size * file.tell() // announced))
+    except requests.exceptions.ChunkedEncodingError as error:
         raise DataError(f"the transfer broke off: {_cause(error)}") from None
-    # pooch raises a ValueError when the length that a server announces is no number.
-    except (RequestException, ValueError) as error:
-        answer = getattr(error, "response", None)
-        raise DataError(_cause(error) if answer is None else f"HTTP {answer.status_code} {answer.reason}") from None
+    # A ValueError where the length that a server announces is no number.
+    except (requests.RequestException, ValueError) as error:
+        raise DataError(_cause(error)) from None
 
 
 def _cause(error: BaseException) -> str:

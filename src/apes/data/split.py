@@ -40,9 +40,6 @@ def partition(
     Returns:
         ``order`` and ``offsets``: user u holds the examples ``order[offsets[u]:offsets[u + 1]]``.
 
-    Raises:
-        ParameterError: if an argument is outside its range.
-
     >>> order, offsets = partition(np.array([0, 1, 2, 0, 1]), users=2, split="label", seed=0)
     >>> offsets
     array([0, 3, 5])
@@ -95,10 +92,6 @@ def _parse(split: str) -> _Deal:
     return partial(_deal_mixtures, min(alpha, _UNIFORM_ALPHA))
 
 
-def _deal_iid(labels: _Ints, offsets: _Ints, classes: int, rng: np.random.Generator) -> _Ints:
-    return rng.permutation(len(labels))
-
-
 def _deal_labels(labels: _Ints, offsets: _Ints, classes: int, rng: np.random.Generator) -> _Ints:
     """Deal class (u + j) mod classes as the j-th example of user u while it lasts."""
     left = np.bincount(labels, minlength=classes)
@@ -148,4 +141,7 @@ def _fill(places: _Ints, labels: _Ints, shuffled: _Ints) -> _Ints:
     return order
 
 
-_PLAIN: dict[str, _Deal] = {"iid": _deal_iid, "label": _deal_labels}
+_PLAIN: dict[str, _Deal] = {
+    "iid": lambda labels, offsets, classes, rng: rng.permutation(len(labels)),
+    "label": _deal_labels,
+}

@@ -32,7 +32,7 @@ class FeatureMap(Protocol):
 def mapped(people: Population, test: Examples | None, features: FeatureMap) -> tuple[Population, Examples | None]:
     """The same people and examples, seen through a feature map."""
     if not isinstance(features.digest, str) or not features.digest:
-        raise ParameterError(f"{_name(features)}.digest must be a text that tells the map from others")
+        raise ParameterError(f"{type(features).__name__}.digest must be a text that tells the map from others")
     examples = None if test is None else Examples(_checked(features, test.features), test.labels)
     return _MappedPopulation(people, features), examples
 
@@ -60,13 +60,9 @@ class _MappedPopulation:
 
 
 def _checked(features: FeatureMap, rows: NDArray[Any]) -> NDArray[np.float32]:
-    out = features(rows)
+    out, name = features(rows), type(features).__name__
     if not isinstance(out, np.ndarray) or out.dtype != np.float32 or out.ndim < 2 or len(out) != len(rows):
         got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-        raise ParameterError(f"{_name(features)} must return {len(rows)} float32 rows, got {got}")
-    finite(_name(features), out)
+        raise ParameterError(f"{name} must return {len(rows)} float32 rows, got {got}")
+    finite(name, out)
     return np.ascontiguousarray(out)
-
-
-def _name(features: FeatureMap) -> str:
-    return type(features).__name__

@@ -6,9 +6,6 @@ from threadpoolctl import threadpool_limits
 
 
 def quiet_blas() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread, so that the same input gives the same bits on any machine's cores.
-
-    Its other threads would also go on spinning after a call, on the cores that users' blocks need.
-    """
+    """Keep BLAS to one thread; others would also go on spinning after a call, on the cores that users' blocks need."""
     limit: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
     return limit

@@ -12,13 +12,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammainc
 
 from apes.checks import positive, within
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F64
 
-Array = NDArray[np.float64]
+Shape = tuple[int, ...]
 # Below this budget the law is uniform, and its mean linear in epsilon, to the last digit of float64. The moments are
 # taken here instead, where the cube of epsilon does not underflow.
 _UNIFORM_BELOW = 1e-30
@@ -30,8 +31,8 @@ _SMALLEST_DRAW = 2.0**-54
 class _Law(ABC):
     """What the laws share: checked parameters, and a density proportional to exp(-|z - g| / lam)."""
 
-    location: float | Array
-    epsilon: float | Array
+    location: float | F64
+    epsilon: float | F64
     clip: float
 
     def __post_init__(self) -> None:
@@ -42,12 +43,12 @@ class _Law(ABC):
             object.__setattr__(self, name, value)
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Broadcast shape of location and epsilon."""
         return np.broadcast_shapes(np.shape(self.location), np.shape(self.epsilon))
 
     @property
-    def scale(self) -> Array:
+    def scale(self) -> F64:
         """Scale lam = 2 clip / epsilon, in the units of clip (2 clip is the sensitivity)."""
         return np.asarray(2 * self.clip / self.epsilon)
 
@@ -55,11 +56,11 @@ class _Law(ABC):
         """Return the two ends of the support, in the units of clip."""
         return -np.inf, np.inf
 
-    def pdf(self, z: ArrayLike) -> Array:
+    def pdf(self, z: ArrayLike) -> F64:
         """Return the density at z (any number but NaN) per unit of clip; 0 outside the support."""
         return np.asarray(np.exp(self.logpdf(z)))
 
-    def logpdf(self, z: ArrayLike) -> Array:
+    def logpdf(self, z: ArrayLike) -> F64:
         """Return the log-density at z (any number but NaN); -inf outside the support."""
         z = _numbers("z", z, -np.inf, np.inf, self.shape)
         low, high = self.support()
@@ -67,10 +68,10 @@ class _Law(ABC):
         return np.where((low <= z) & (z <= high), log_density, -np.inf)
 
     @abstractmethod
-    def ppf(self, q: ArrayLike) -> Array:
+    def ppf(self, q: ArrayLike) -> F64:
         """Return the quantile of q in [0, 1]."""
 
-    def rvs(self, size: int | tuple[int, ...] | None, rng: np.random.Generator) -> Array:
+    def rvs(self, size: int | Shape | None, rng: np.random.Generator) -> F64:
         """Draw finite reports by inversion; size None draws one per parameter. Not cryptographic."""
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy.random.Generator, got {rng!r}")
@@ -79,7 +80,7 @@ class _Law(ABC):
             raise ParameterError(f"size must be a shape that {self.shape} broadcasts to, got {size!r}")
         return self.ppf(np.maximum(rng.random(shape), _SMALLEST_DRAW))
 
-    def _mass(self) -> float | Array:
+    def _mass(self) -> float | F64:
         return 2.0  # W
 
 
@@ -119,7 +120,7 @@ class ClipLaplace(_Law):
         bound = self.clip if self.bound is None else self.bound
         return -bound, bound
 
-    def cdf(self, z: ArrayLike) -> Array:
+    def cdf(self, z: ArrayLike) -> F64:
         """Return P(report <= z) for z (any number but NaN); relatively accurate down to 0."""
         low, high = self.support()
         z = np.clip(_numbers("z", z, -np.inf, np.inf, self.shape), low, high)
@@ -129,7 +130,7 @@ class ClipLaplace(_Law):
         beyond = -np.expm1(-self._ways()[0]) - np.expm1(-steps)
         return np.minimum(np.where(z <= self.location, below, beyond) / self._mass(), 1.0)
 
-    def ppf(self, q: ArrayLike) -> Array:
+    def ppf(self, q: ArrayLike) -> F64:
         """Return the z with cdf(z) = q, for q in [0, 1]: z + bound accurate to rounding of bound."""
         q = _numbers("q", q, 0.0, 1.0, self.shape)
         (low, high), (way_low, way_high) = self.support(), self._ways()
@@ -149,7 +150,7 @@ class ClipLaplace(_Law):
             np.maximum(high - from_high, self.location),
         )
 
-    def mean(self) -> Array:
+    def mean(self) -> F64:
         """Return the mean report: odd in the location, and 0 at 0 exactly.
 
         The paper's formula is g (1 - (1 + a) exp(-a) sinh(h)/h) / (W/2), a = A / lam, h = |g| / lam. With the
@@ -162,7 +163,7 @@ class ClipLaplace(_Law):
         slope = (gammainc(2, a) - excess) / (law._mass() / 2)
         return np.asarray(self.location * slope * (self.epsilon / law.epsilon))
 
-    def var(self) -> Array:
+    def var(self) -> F64:
         """Return the variance, in squared units of clip.
 
         With u = (z - g) / lam: E[u^2] W = 2 (P3(l) + P3(r)) and E[u] W = P2(r) - P2(l), Pk the incomplete gamma
@@ -175,17 +176,16 @@ class ClipLaplace(_Law):
         first = (gammainc(2, high) - gammainc(2, low)) / law._mass()
         return np.asarray(law.scale**2 * (second - first**2))
 
-    def _ways(self) -> tuple[Array, Array]:
+    def _ways(self) -> tuple[F64, F64]:
         """Return l and r."""
         low, high = self.support()
         return (self.location - low) / self.scale, (high - self.location) / self.scale
 
-    def _mass(self) -> Array:
+    def _mass(self) -> F64:
         low, high = self._ways()
         return -np.expm1(-low) - np.expm1(-high)
 
 
-@dataclass(frozen=True, eq=False)
 class Laplace(_Law):
     """Classic Laplace mechanism: location plus noise of scale lam = 2 clip / epsilon, on all reals.
 
@@ -193,29 +193,29 @@ class Laplace(_Law):
     ranges are those of ClipLaplace, without a bound.
     """
 
-    def cdf(self, z: ArrayLike) -> Array:
+    def cdf(self, z: ArrayLike) -> F64:
         """Return P(report <= z) for z (any number but NaN); relatively accurate down to 0."""
         steps = (_numbers("z", z, -np.inf, np.inf, self.shape) - self.location) / self.scale
         tail = np.exp(-np.abs(steps)) / 2
         return np.where(steps <= 0, tail, 1 - tail)
 
-    def ppf(self, q: ArrayLike) -> Array:
+    def ppf(self, q: ArrayLike) -> F64:
         """Return the z with cdf(z) = q, for q in [0, 1]; infinite at 0 and 1."""
         q = _numbers("q", q, 0.0, 1.0, self.shape)
         with np.errstate(divide="ignore"):  # the ends are infinite on purpose
             steps = np.log(2 * np.minimum(q, 1 - q))
         return np.asarray(self.location + np.where(q <= 0.5, steps, -steps) * self.scale)
 
-    def mean(self) -> Array:
+    def mean(self) -> F64:
         """Return the mean report: the location itself, in the shape of the law."""
         return np.broadcast_to(self.location, self.shape).copy()
 
-    def var(self) -> Array:
+    def var(self) -> F64:
         """Return the variance 2 lam^2, in squared units of clip, in the shape of the law."""
         return np.broadcast_to(2 * self.scale**2, self.shape).copy()
 
 
-def _sinhc_excess(h: Array, a: Array) -> Array:
+def _sinhc_excess(h: F64, a: F64) -> F64:
     """Return exp(-a) (sinh(h)/h - 1) for 0 <= h <= a, by its series where the difference cancels."""
     series = np.zeros_like(h)
     for k in range(8, 0, -1):  # up to h^16 / 17!: for h <= 1 the next term is 5e-17 of the sum
@@ -226,9 +226,7 @@ def _sinhc_excess(h: Array, a: Array) -> Array:
     return np.where(h < 1, np.exp(-a) * series, direct)
 
 
-def _numbers(
-    name: str, values: ArrayLike, low: float, high: float, shape: tuple[int, ...] = (), *, is_open: bool = False
-) -> Array:
+def _numbers(name: str, values: ArrayLike, low: float, high: float, shape: Shape = (), *, is_open: bool = False) -> F64:
     """Return a read-only float64 copy of values that fit the shape, in [low, high] or, if open, in (low, high)."""
     try:
         array = np.array(values, dtype=np.float64)
@@ -243,7 +241,7 @@ def _numbers(
     return array
 
 
-def _broadcast(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+def _broadcast(name: str, shape: Shape, other: Shape) -> Shape:
     try:
         return np.broadcast_shapes(shape, other)
     except (TypeError, ValueError):

@@ -6,19 +6,19 @@ tables and the accountant, which agree with the integers to 2^-64 exp(e).
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import positive, positive_array, whole, within
+from apes.mathematics.arrays import F64, Bools
 from apes.mathematics.thresholds import MAX_LEVELS
 
 
-def level_values(levels: int, clip: float) -> NDArray[np.float64]:
+def level_values(levels: int, clip: float) -> F64:
     """Values z_k = C (2k - (K - 1)) / (K - 1) of the K levels, in the update's units."""
     levels = whole("levels", levels, 2, MAX_LEVELS)
     return positive("clip", clip) * (2 * np.arange(levels) - (levels - 1)) / (levels - 1)
 
 
-def level_probabilities(budgets: NDArray[np.float64], levels: int) -> NDArray[np.float64]:
+def level_probabilities(budgets: F64, levels: int) -> F64:
     """Return p(k | j) as an array (budgets, j, k): each row of levels sums to 1.
 
     Args:
@@ -33,7 +33,7 @@ def level_probabilities(budgets: NDArray[np.float64], levels: int) -> NDArray[np
     return weights
 
 
-def levels_beyond(levels: int, threshold: float) -> NDArray[np.bool_]:
+def levels_beyond(levels: int, threshold: float) -> Bools:
     """Which levels stand for a value of at least ``threshold`` times C in size; threshold in [0, 1]."""
     last = whole("levels", levels, 2, MAX_LEVELS) - 1
     return np.asarray(np.abs(2 * np.arange(levels) - last) >= within("threshold", threshold, 0, 1) * last)

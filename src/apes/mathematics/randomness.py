@@ -6,6 +6,7 @@ address, so no result depends on the order of work, on block sizes or on threads
 cryptographic: a device draws from `SystemSource` instead, which cannot be seeded.
 """
 
+import math
 import os
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,9 +15,9 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from numpy.typing import NDArray
 
 from apes.checks import whole
+from apes.mathematics.arrays import U8, U64, Word
 from apes.mathematics.compiled import inlined
 
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -25,6 +26,10 @@ _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _ROUNDS = 10
 _PURPOSE_SHIFT = 24
 _KEY_BYTES = 32
+
+Key = tuple[Word, Word]
+# First user and first coordinate of a block of draws, and their stream.
+Address = tuple[int, int, Word]
 
 
 class Purpose(IntEnum):
@@ -39,12 +44,12 @@ class Purpose(IntEnum):
     FOREIGN_PADDING = 6
 
 
-# parameters: compiled code keeps words apart in registers.
 @inlined
-def philox(
-    c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Philox4x32-10: four 32-bit words, held in 64-bit ones, from a 128-bit counter and a 64-bit key."""
+def philox(c0: Word, c1: Word, c2: Word, c3: Word, k0: Word, k1: Word) -> tuple[Word, Word, Word, Word]:
+    """Philox4x32-10: four 32-bit words, held in 64-bit ones, from a 128-bit counter and a 64-bit key.
+
+    Six parameters, since compiled code keeps words apart in registers.
+    """
     for _ in range(_ROUNDS):
         p0 = _MULTIPLIER_0 * c0
         p1 = _MULTIPLIER_1 * c2
@@ -71,7 +76,7 @@ class SimulationSource:
         whole("round", self.round, 0, 2**_PURPOSE_SHIFT - 1)
 
     @property
-    def key(self) -> tuple[np.uint64, np.uint64]:
+    def key(self) -> Key:
         """The two 32-bit words of Philox's key."""
         return np.uint64(self.seed & 0xFFFFFFFF), np.uint64(self.seed >> 32)
 
@@ -81,8 +86,9 @@ class SimulationSource:
 
     def generator(self, purpose: Purpose, index: int = 0) -> np.random.Generator:
         """A NumPy generator of its own for (seed, round, purpose, index)."""
-        entropy = [self.seed, self.round, int(purpose), index]
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
+        return np.random.Generator(
+            np.random.Philox(np.random.SeedSequence([self.seed, self.round, int(purpose), index]))
+        )
 
 
 @dataclass(frozen=True)
@@ -93,13 +99,15 @@ class SystemSource:
     forgotten at once: as hard to foresee as the key, and several times faster than asking the system for every byte.
     """
 
-    def words(self, *shape: int) -> NDArray[np.uint64]:
+    def words(self, *shape: int) -> U64:
         """Return an array of independent uniform 64-bit words."""
-        return self.bytes(*shape, 8).view(np.uint64)[..., 0]
+        return np.frombuffer(_fresh_bytes(8 * math.prod(shape)), dtype=np.uint64).reshape(shape)
 
-    def bytes(self, *shape: int) -> NDArray[np.uint8]:
+    def bytes(self, *shape: int) -> U8:
         """Return an array of independent uniform bytes."""
-        size = int(np.prod(shape))
-        # The key is used once, so the counter may start at 0; 2^128 blocks are not reached.
-        drawn = Cipher(AES(os.urandom(_KEY_BYTES)), CTR(bytes(16))).encryptor().update(bytes(size))
-        return np.frombuffer(drawn, dtype=np.uint8).reshape(shape)
+        return np.frombuffer(_fresh_bytes(math.prod(shape)), dtype=np.uint8).reshape(shape)
+
+
+def _fresh_bytes(size: int) -> bytes:
+    # The key is used once, so the counter may start at 0; 2^128 blocks are not reached.
+    return Cipher(AES(os.urandom(_KEY_BYTES)), CTR(bytes(16))).encryptor().update(bytes(size))

@@ -26,13 +26,8 @@ def bisect(
 ) -> float:
     """Halve the way between two places and return the safe end: ``safe`` itself, or a place where the condition held.
 
-    Args:
-        is_safe: The condition, written so that NaN fails it.
-        unsafe: A place where it does not hold.
-        safe: One where it does, on either side.
-        steps: Most halvings.
-        tolerance: Distance of the two, relative to the safe one, at which to stop.
-        from_zero: Where to look next, as a share of the safe place, as long as the unsafe one is 0.
+    The condition must fail for NaN. Stops after so many steps, or where the distance is within the tolerance, relative
+    to the safe place. As long as the unsafe place is 0, the next one is ``from_zero`` times the safe one.
     """
     for _ in range(steps):
         if abs(safe - unsafe) <= tolerance * abs(safe):
@@ -79,19 +74,12 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """How to look for the place where a cost crosses a target.
-
-    Attributes:
-        cost: Cost at a place in (0, inf); monotone, or nearly.
-        target: Largest cost that is allowed, in (0, inf).
-        precision: Relative width at which to stop; None for whole numbers, which are told apart exactly.
-        progress: Called with (percent done, 100).
-    """
+    """How to look for the place in (0, inf) where a cost, monotone or nearly, crosses a target."""
 
     cost: Callable[[float], float]
-    target: float
-    precision: float | None
-    progress: Progress
+    target: float  # the largest cost that is allowed, in (0, inf)
+    precision: float | None  # relative width at which to stop; None for whole numbers, which are told apart exactly
+    progress: Progress  # called with (percent done, 100)
 
     def at(self, place: float) -> Point:
         """Evaluate the cost."""
@@ -105,10 +93,8 @@ class Search:
         """Go from a whole number towards another until the cost has crossed the target.
 
         Epsilon changes at least like the square root of rounds or users, so a little beyond where that would cross is
-        far enough, or nearly; no step is longer than a factor of 8.
-
-        Returns:
-            The last point on the start's side, and the first one on the other; None if there is none up to the limit.
+        far enough, or nearly; no step is longer than a factor of 8. Returns the last point on the start's side, and
+        the first one on the other; None if there is none up to the limit.
         """
         before = start
         while before.place != limit:

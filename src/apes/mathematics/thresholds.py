@@ -21,16 +21,15 @@ import math
 from decimal import Decimal, localcontext
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import positive_array, whole
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F64, U64, Bools
 from apes.mathematics.compiled import compiled, inlined
 from apes.mathematics.uint128 import ONE, ZERO, add, divide_small, fraction_product, subtract, times_word
 
+# A report is one byte per coordinate.
 MAX_LEVELS = 256
-"""A report is one byte per coordinate."""
-
 _ONE_HI = np.uint64(1 << 63)
 _MANTISSA_BITS = 53
 _ALWAYS_PRIVATE = 46.0
@@ -41,7 +40,7 @@ _UNIFORM = 2.0**-48
 _SERIES_ERROR = np.uint64(128)
 
 
-def acceptance_thresholds(budgets: NDArray[np.float64], levels: int) -> NDArray[np.uint64]:
+def acceptance_thresholds(budgets: F64, levels: int) -> U64:
     """Build and check the thresholds of a block of users.
 
     Args:
@@ -75,7 +74,7 @@ def proposal_mask(levels: int) -> int:
 
 
 @compiled
-def fill_thresholds(budgets: NDArray[np.float64], table: NDArray[np.uint64], checked: NDArray[np.bool_]) -> None:
+def fill_thresholds(budgets: F64, table: U64, checked: Bools) -> None:
     """Fill one row of thresholds per user, and say which rows passed the check in integers."""
     levels = table.shape[1]
     for user in range(budgets.size):
@@ -89,7 +88,7 @@ def fill_thresholds(budgets: NDArray[np.float64], table: NDArray[np.uint64], che
         checked[user] = budgets[user] >= _ALWAYS_PRIVATE or is_private(table[user])
 
 
-def _is_private_exactly(row: NDArray[np.uint64], epsilon: float) -> bool:
+def _is_private_exactly(row: U64, epsilon: float) -> bool:
     """The theorem's chain with exp(-epsilon) itself instead of A_{K-1}, for the few rows that need it.
 
     Near epsilon = 44 the last A are 1 and 2, far above 2^64 q^s, and (iii) asks too much; what the proof needs is
@@ -108,7 +107,7 @@ def _is_private_exactly(row: NDArray[np.uint64], epsilon: float) -> bool:
 
 
 @compiled
-def is_private(row: NDArray[np.uint64]) -> bool:
+def is_private(row: U64) -> bool:
     """Check conditions (i) and (iii) of the theorem above, in integers."""
     last = row.size - 1
     z_hi, z_lo = ZERO, ZERO

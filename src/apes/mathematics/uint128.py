@@ -7,18 +7,17 @@ can be rounded against us by less than one unit in the last place.
 from collections.abc import Callable
 from typing import Any, cast
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from apes.mathematics.arrays import Word
 from apes.mathematics.compiled import compiled, inlined
 
-ONE = np.uint64(1)
-ZERO = np.uint64(0)
-_HALF = np.uint64(32)
-_LOW_HALF = np.uint64(0xFFFFFFFF)
-_TOP = np.uint64(63)
+Pair = tuple[Word, Word]
+ONE, ZERO = Word(1), Word(0)
+_HALF, _LOW_HALF = Word(32), Word(0xFFFFFFFF)
+_TOP = Word(63)
 
 
 def _mul_high(typing_context: Any, a: Any, b: Any) -> Any:
@@ -33,24 +32,24 @@ def _mul_high(typing_context: Any, a: Any, b: Any) -> Any:
 
 
 # Inside compiled code it takes the two words alone.
-mul_high = cast(Callable[[np.uint64, np.uint64], np.uint64], intrinsic(_mul_high))
+mul_high = cast(Callable[[Word, Word], Word], intrinsic(_mul_high))
 
 
 @inlined
-def add(a_hi: np.uint64, a_lo: np.uint64, b_hi: np.uint64, b_lo: np.uint64) -> tuple[np.uint64, np.uint64]:
+def add(a_hi: Word, a_lo: Word, b_hi: Word, b_lo: Word) -> Pair:
     """Return a + b modulo 2^128."""
     lo = a_lo + b_lo
-    return a_hi + b_hi + np.uint64(lo < a_lo), lo
+    return a_hi + b_hi + Word(lo < a_lo), lo
 
 
 @inlined
-def subtract(a_hi: np.uint64, a_lo: np.uint64, b_hi: np.uint64, b_lo: np.uint64) -> tuple[np.uint64, np.uint64]:
+def subtract(a_hi: Word, a_lo: Word, b_hi: Word, b_lo: Word) -> Pair:
     """Return a - b modulo 2^128."""
-    return a_hi - b_hi - np.uint64(a_lo < b_lo), a_lo - b_lo
+    return a_hi - b_hi - Word(a_lo < b_lo), a_lo - b_lo
 
 
 @inlined
-def divide_small(hi: np.uint64, lo: np.uint64, divisor: np.uint64) -> tuple[np.uint64, np.uint64]:
+def divide_small(hi: Word, lo: Word, divisor: Word) -> Pair:
     """Return the floor of a / divisor, for divisor < 2^31: long division in base 2^32."""
     quotient_hi = hi // divisor
     carried = ((hi % divisor) << _HALF) | (lo >> _HALF)
@@ -60,9 +59,7 @@ def divide_small(hi: np.uint64, lo: np.uint64, divisor: np.uint64) -> tuple[np.u
 
 
 @compiled
-def fraction_product(
-    a_hi: np.uint64, a_lo: np.uint64, b_hi: np.uint64, b_lo: np.uint64, up: bool
-) -> tuple[np.uint64, np.uint64]:
+def fraction_product(a_hi: Word, a_lo: Word, b_hi: Word, b_lo: Word, up: bool) -> Pair:
     """Return a b / 2^127 for a, b <= 2^127, rounded down, or up if ``up``.
 
     Read a and b as fractions a / 2^127 and b / 2^127 in [0, 1]: this is their product.
@@ -70,8 +67,7 @@ def fraction_product(
     # a b = high 2^128 + middle 2^64 + low, summed word by word with carries.
     word0 = a_lo * b_lo
     middle_hi, middle_lo = add(mul_high(a_hi, b_lo), a_hi * b_lo, mul_high(a_lo, b_hi), a_lo * b_hi)
-    middle_hi, middle_lo = add(middle_hi, middle_lo, ZERO, mul_high(a_lo, b_lo))
-    word1 = middle_lo
+    middle_hi, word1 = add(middle_hi, middle_lo, ZERO, mul_high(a_lo, b_lo))
     word3, word2 = add(mul_high(a_hi, b_hi), a_hi * b_hi, ZERO, middle_hi)
     # Dividing by 2^127 is one shift to the left and dropping the two lowest words.
     hi = (word3 << ONE) | (word2 >> _TOP)
@@ -82,15 +78,11 @@ def fraction_product(
 
 
 @inlined
-def times_word(a: np.uint64, hi: np.uint64, lo: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64]:
+def times_word(a: Word, hi: Word, lo: Word) -> tuple[Word, Word, Word]:
     """Return (a + 1) times (hi, lo) as three words, highest first."""
-    word1, word0 = mul_high(a, lo), a * lo
-    word2, middle = mul_high(a, hi), a * hi
-    carry_hi, word1 = add(word2, middle, ZERO, word1)
+    word2, word1 = add(mul_high(a, hi), a * hi, ZERO, mul_high(a, lo))
     # plus (hi, lo) once, for the one in (a + 1)
-    word0 = word0 + lo
-    carry = np.uint64(word0 < lo)
-    word1 = word1 + carry
-    carry_hi = carry_hi + np.uint64(word1 < carry)
-    word1 = word1 + hi
-    return carry_hi + np.uint64(word1 < hi), word1, word0
+    word0 = a * lo + lo
+    word2, word1 = add(word2, word1, ZERO, Word(word0 < lo))
+    word2, word1 = add(word2, word1, ZERO, hi)
+    return word2, word1, word0

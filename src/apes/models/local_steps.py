@@ -1,14 +1,14 @@
 """Compiled local steps of logistic regression, in the coefficients of a user's rows.
 
 A step sees the rows only through their scores at the global model and their Gram matrix. Only a user with very many
-rows goes through the local weights instead.
+rows goes through the local weights instead. Loops are handed arrays and numbers one by one, however many there are.
 """
 
 # parameters: compiled loops take arrays and words; numba does not know our objects.
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.mathematics.arrays import F32, I64, U8
 from apes.mathematics.compiled import compiled, compiled_reordering
 from apes.mathematics.elementary import exp_negative
 
@@ -19,14 +19,7 @@ _GRAM_ROWS = 400
 
 @compiled_reordering
 def local_coefficients(
-    weights: NDArray[np.float32],
-    features: NDArray[np.float32],
-    labels: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    epochs: int,
-    learning_rate: float,
-    mu: float,
-    out: NDArray[np.float32],
+    weights: F32, features: F32, labels: U8, offsets: I64, epochs: int, learning_rate: float, mu: float, out: F32
 ) -> None:
     """Coefficients of (w_global - w_local) in each user's rows after ``epochs`` full-batch steps.
 
@@ -60,7 +53,7 @@ def local_coefficients(
 
 
 @compiled_reordering
-def _step(a: NDArray[np.float32], residuals: NDArray[np.float32], shrink: np.float32, rate: np.float32) -> None:
+def _step(a: F32, residuals: F32, shrink: np.float32, rate: np.float32) -> None:
     """Set a to shrink a + rate residuals."""
     for i in range(a.shape[0]):
         for c in range(a.shape[1]):
@@ -68,7 +61,7 @@ def _step(a: NDArray[np.float32], residuals: NDArray[np.float32], shrink: np.flo
 
 
 @compiled_reordering
-def _fill_gram(rows: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+def _fill_gram(rows: F32, out: F32) -> None:
     """Inner products of the rows, each lengthened by a 1 for the bias."""
     for i in range(rows.shape[0]):
         for k in range(i + 1):
@@ -80,9 +73,7 @@ def _fill_gram(rows: NDArray[np.float32], out: NDArray[np.float32]) -> None:
 
 
 @compiled_reordering
-def _move_logits(
-    start: NDArray[np.float32], gram: NDArray[np.float32], a: NDArray[np.float32], out: NDArray[np.float32]
-) -> None:
+def _move_logits(start: F32, gram: F32, a: F32, out: F32) -> None:
     """Scores at the local model, from those at the global one."""
     out[:] = start
     m, classes = np.uint64(out.shape[0]), np.uint64(out.shape[1])
@@ -94,9 +85,7 @@ def _move_logits(
 
 
 @compiled_reordering
-def _local_weights(
-    weights: NDArray[np.float32], rows: NDArray[np.float32], a: NDArray[np.float32], out: NDArray[np.float32]
-) -> None:
+def _local_weights(weights: F32, rows: F32, a: F32, out: F32) -> None:
     """The local model itself: w_global - sum_i a_i (x_i, 1)^T."""
     size = rows.shape[1]
     for c in range(out.shape[0]):
@@ -107,14 +96,14 @@ def _local_weights(
 
 
 @compiled_reordering
-def _logits(rows: NDArray[np.float32], weights: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+def _logits(rows: F32, weights: F32, out: F32) -> None:
     """Scores of every row."""
     for i in range(rows.shape[0]):
         _row_logits(rows[i], weights, out[i])
 
 
 @compiled_reordering
-def _row_logits(x: NDArray[np.float32], weights: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+def _row_logits(x: F32, weights: F32, out: F32) -> None:
     """Scores of one row; classes in fives, so that a feature is loaded once for five of them."""
     classes, size = weights.shape[0], weights.shape[1] - 1
     for c in range(0, classes - 4, 5):
@@ -138,7 +127,7 @@ def _row_logits(x: NDArray[np.float32], weights: NDArray[np.float32], out: NDArr
 
 
 @compiled
-def _softmax_residuals(logits: NDArray[np.float32], labels: NDArray[np.uint8]) -> None:
+def _softmax_residuals(logits: F32, labels: U8) -> None:
     """Replace every row of logits by softmax(logits) - one-hot(label).
 
     Exponentials are taken in one loop over all rows: a row is too short to fill vector instructions.
@@ -163,13 +152,7 @@ def _softmax_residuals(logits: NDArray[np.float32], labels: NDArray[np.uint8]) -
 
 
 @compiled_reordering
-def write_out(
-    features: NDArray[np.float32],
-    coefficients: NDArray[np.float32],
-    offsets: NDArray[np.int64],
-    start: int,
-    out: NDArray[np.float32],
-) -> None:
+def write_out(features: F32, coefficients: F32, offsets: I64, start: int, out: F32) -> None:
     """Write coordinates start .. start + width - 1 of every user's combination of rows into ``out``."""
     size = features.shape[1]
     stop = start + out.shape[1]
@@ -191,9 +174,7 @@ def write_out(
 
 
 @compiled_reordering
-def _combine(
-    rows: NDArray[np.float32], coefficients: NDArray[np.float32], c: int, low: int, out: NDArray[np.float32]
-) -> None:
+def _combine(rows: F32, coefficients: F32, c: int, low: int, out: F32) -> None:
     """Write sum_i a_i x_i; rows in threes, so that the sum is loaded and stored a third as often."""
     m, high = rows.shape[0], low + out.size
     out[:] = np.float32(0)

@@ -11,10 +11,10 @@ import json
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import positive, whole, within
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64
 from apes.models.local_steps import local_coefficients, write_out
 from apes.models.model import PreparedUpdate
 from apes.population import Examples, People, UserBlock
@@ -80,15 +80,15 @@ class LogisticRegression:
         """Name and every choice."""
         return json.dumps(["logistic-regression", asdict(self)], sort_keys=True)
 
-    def start(self) -> NDArray[np.float64]:
+    def start(self) -> F64:
         """The model before training: all zeros."""
         return np.zeros(self.dimensions)
 
-    def shaped(self, weights: NDArray[np.float64] | NDArray[np.float32]) -> NDArray[np.float32]:
+    def shaped(self, weights: F64 | F32) -> F32:
         """The flat weights as float32, (classes, features + 1)."""
         return weights.astype(np.float32, copy=False).reshape(self.classes, self.features + 1)
 
-    def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
+    def prepare(self, weights: F32, block: UserBlock) -> PreparedUpdate:
         """Coefficients of every user's update in the user's rows."""
         self._check(block)
         coefficients = np.empty((block.labels.size, self.classes), dtype=np.float32)
@@ -98,12 +98,12 @@ class LogisticRegression:
         local_coefficients(shaped, block.features, block.labels, block.offsets, *steps, coefficients)
         return _RowCombination(block, coefficients)
 
-    def updates(self, weights: NDArray[np.float32], block: UserBlock) -> NDArray[np.float32]:
+    def updates(self, weights: F32, block: UserBlock) -> F32:
         """Updates of a block of users, whole."""
         scratch = np.empty(block.budgets.size * self.dimensions, dtype=np.float32)
         return self.prepare(weights, block).coordinates(0, self.dimensions, scratch)
 
-    def evaluate(self, weights: NDArray[np.float64], examples: Examples) -> tuple[float | None, float]:
+    def evaluate(self, weights: F64, examples: Examples) -> tuple[float | None, float]:
         """Return accuracy in [0, 1] and mean cross-entropy in nats."""
         w, labels = self.shaped(weights), examples.labels
         logits = (examples.features @ w[:, :-1].T + w[:, -1]).astype(np.float64)
@@ -125,9 +125,9 @@ class LogisticRegression:
 @dataclass(frozen=True, eq=False)
 class _RowCombination:
     block: UserBlock
-    coefficients: NDArray[np.float32]
+    coefficients: F32
 
-    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+    def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
         users = self.block.offsets.size - 1
         out = scratch[: users * (stop - start)].reshape(users, stop - start)
         write_out(self.block.features, self.coefficients, self.block.offsets, start, out)

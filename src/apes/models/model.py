@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import finite, whole
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64
 from apes.population import Examples, UserBlock
 
 
@@ -28,56 +28,44 @@ class Model(Protocol):
     @property
     def dimensions(self) -> int:
         """Number of coordinates d, at least 1."""
-        ...
 
     @property
     def digest(self) -> str:
         """Text that tells this model from any other: part of the terms that users agree to."""
-        ...
 
-    def start(self) -> NDArray[np.float64]:
+    def start(self) -> F64:
         """The model before training: d finite numbers."""
-        ...
 
-    def updates(self, weights: NDArray[np.float32], block: UserBlock) -> NDArray[np.float32]:
+    def updates(self, weights: F32, block: UserBlock) -> F32:
         """Updates of a block of users at the model ``weights`` (d numbers): an array (users, d) of floats."""
-        ...
 
-    def evaluate(self, weights: NDArray[np.float64], examples: Examples) -> tuple[float | None, float]:
+    def evaluate(self, weights: F64, examples: Examples) -> tuple[float | None, float]:
         """Accuracy in [0, 1], or None where there is none (real-valued targets), and mean loss on public examples."""
-        ...
 
 
 class PreparedUpdate(Protocol):
     """Updates of a block of users, to be written out part by part."""
 
-    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+    def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
         """Coordinates start .. stop - 1 of every user, unclipped: array (users, stop - start).
 
         The array may lie in ``scratch`` (flat, at least as large): it is good until scratch is used again.
         """
-        ...
 
 
-def prepare_updates(
-    model: Model, weights: NDArray[np.float32], block: UserBlock, *, is_checked: bool = True
-) -> PreparedUpdate:
+def prepare_updates(model: Model, weights: F32, block: UserBlock, *, is_checked: bool = True) -> PreparedUpdate:
     """A block's updates, by the model's fast road if it has one.
 
-    Args:
-        model: Whose updates.
-        weights: The global model, flat.
-        block: The users' raw data and budgets.
-        is_checked: Whether NaN and infinities are errors here. On a device they must not show, and are replaced later.
+    If checked, NaN and infinities are errors here. On a device they must not show, and are replaced later.
     """
     prepare = getattr(model, "prepare", None)
     if prepare is not None:
         prepared: PreparedUpdate = prepare(weights, block)
         return prepared
-    updates = model.updates(weights, block)
-    _check_floats(f"{_name(model)}.updates", updates, (block.budgets.size, weights.size))
+    name, updates = f"{type(model).__name__}.updates", model.updates(weights, block)
+    _check_floats(name, updates, (block.budgets.size, weights.size))
     if is_checked:
-        finite(f"{_name(model)}.updates", updates)
+        finite(name, updates)
     return WholeUpdates(np.ascontiguousarray(updates, dtype=np.float32))
 
 
@@ -85,22 +73,18 @@ def prepare_updates(
 class WholeUpdates:
     """Updates that are there already, (users, d)."""
 
-    values: NDArray[np.float32]
+    values: F32
 
-    def coordinates(self, start: int, stop: int, scratch: NDArray[np.float32]) -> NDArray[np.float32]:
+    def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
         """Coordinates start .. stop - 1 of every user; a copy, since what follows may work in place."""
         out = scratch[: self.values.shape[0] * (stop - start)].reshape(-1, stop - start)
         out[:] = self.values[:, start:stop]
         return out
 
 
-def check_model(model: Model) -> NDArray[np.float64]:
-    """Check what can be checked before training, and return the model to start from.
-
-    Raises:
-        ParameterError: Naming the model's class and what is wrong with it.
-    """
-    name = _name(model)
+def check_model(model: Model) -> F64:
+    """Check what can be checked before training, and return the model to start from."""
+    name = type(model).__name__
     dimensions = whole(f"{name}.dimensions", model.dimensions, 1)
     if not isinstance(model.digest, str) or not model.digest:
         raise ParameterError(f"{name}.digest must be a text that tells the model from others, got {model.digest!r}")
@@ -110,24 +94,20 @@ def check_model(model: Model) -> NDArray[np.float64]:
     return start.astype(np.float64)
 
 
-def evaluated(model: Model, weights: NDArray[np.float64], examples: Examples) -> tuple[float | None, float]:
+def evaluated(model: Model, weights: F64, examples: Examples) -> tuple[float | None, float]:
     """What the model's `evaluate` says, as plain numbers."""
     answer = model.evaluate(weights, examples)
     try:
         accuracy, loss = answer
         return None if accuracy is None else float(accuracy), float(loss)
     except (TypeError, ValueError):
-        said = f"{_name(model)}.evaluate must return accuracy (or None) and loss, got {answer!r}"
+        said = f"{type(model).__name__}.evaluate must return accuracy (or None) and loss, got {answer!r}"
         raise ParameterError(said) from None
 
 
-def _check_floats(name: str, values: NDArray[np.float32] | NDArray[np.float64], shape: tuple[int, ...]) -> None:
+def _check_floats(name: str, values: F32 | F64, shape: tuple[int, ...]) -> None:
     if not isinstance(values, np.ndarray) or values.dtype not in (np.float32, np.float64):
         kind = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
         raise ParameterError(f"{name} must be an array of float32 or float64, got {kind}")
     if values.shape != shape:
         raise ParameterError(f"{name} must have shape {shape}, got {values.shape}")
-
-
-def _name(model: Model) -> str:
-    return type(model).__name__

@@ -30,13 +30,9 @@ def cells(setting: Setting, frameworks: Sequence[str], laws: Sequence[str]) -> l
 def accuracy(parts: Iterable[Part], result: Results, rounds: int | None = None) -> dict[str, Any]:
     """Accuracy in per cent of several runs of one cell: each, mean and spread (sample standard deviation).
 
-    Args:
-        parts: The runs.
-        result: Where their results are.
-        rounds: After how many rounds; by default after all of them.
+    It is taken after so many rounds, by default after all of them.
     """
-    last = -1 if rounds is None else rounds - 1
-    runs = [100 * float(result(part)["accuracy_by_round"][last]) for part in parts]
+    runs = [100 * float(result(part)["accuracy_by_round"][-1 if rounds is None else rounds - 1]) for part in parts]
     return {"runs": runs, "mean": mean(runs), "spread": stdev(runs) if len(runs) > 1 else 0.0}
 
 

@@ -9,7 +9,7 @@ from apes.paper.parts import Part
 from apes.paper.printed import LAW_NAMES
 from apes.paper.privacy import bounds_part
 from apes.paper.setting import DELTA_S, Setting
-from apes.paper.style import BLUE, BROWN, GREY, panels
+from apes.storage.pictures import BLUE, BROWN, GREY, panels
 
 _EON = {"eon_closed": "EoN closed", "eon_numeric": "EoN numeric"}
 _BASELINES = {

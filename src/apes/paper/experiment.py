@@ -15,39 +15,22 @@ Results = Callable[[Part], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Table:
-    """A table for people, made from the figures.
-
-    Attributes:
-        title: What it is about.
-        headings: Of the columns.
-        rows: Cells as text, as many as headings.
-        note: What one sees in it.
-    """
+    """A table for people, made from the figures; every row has a cell of text for each heading."""
 
     title: str
     headings: list[str]
     rows: list[list[str]]
-    note: str = ""
+    note: str = ""  # what one sees in it
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure of the paper.
+    """One table or figure of the paper; all that people see is made from the figures alone."""
 
-    Attributes:
-        name: As on the command line.
-        title: What it shows.
-        parts: What has to be worked out for it.
-        figures: The figures, plain values, from the worked-out parts.
-        tables: Tables, from the figures alone.
-        caption: What one sees, from the figures alone.
-        draw: The picture, from the figures alone; None for the paper's tables.
-    """
-
-    name: str
+    name: str  # as on the command line
     title: str
-    parts: Callable[[Setting], list[Part]]
-    figures: Callable[[Setting, Results], Figures]
+    parts: Callable[[Setting], list[Part]]  # what has to be worked out for it
+    figures: Callable[[Setting, Results], Figures]  # plain values, from the worked-out parts
     tables: Callable[[Figures], list[Table]]
-    caption: Callable[[Figures], str]
-    draw: Callable[[Figures], Figure] | None = None
+    caption: Callable[[Figures], str]  # what one sees
+    draw: Callable[[Figures], Figure] | None = None  # None for the paper's tables

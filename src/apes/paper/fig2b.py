@@ -8,7 +8,7 @@ from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.parts import Part
 from apes.paper.printed import ACCURACY, LAW_NAMES, LAWS, NAMES
 from apes.paper.setting import COLUMNS, OURS, PUBLISHED, Setting
-from apes.paper.style import BLUE, GREY, SAND, panels
+from apes.storage.pictures import BLUE, GREY, SAND, panels
 
 _COLOURS = {"unis": GREY, "apes": BLUE, "s-apes": SAND}
 _FRAMEWORKS = tuple(_COLOURS)

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.parts import Part
 from apes.paper.setting import CLIP, PUBLISHED, Setting, training
-from apes.paper.style import BLUE, BROWN, panels
+from apes.storage.pictures import BLUE, BROWN, panels
 
 
 def _parts(setting: Setting) -> list[Part]:

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from apes.paper import EXPERIMENTS
-from apes.paper.experiment import Table
+from apes.paper.experiments import EXPERIMENTS
 from apes.storage.files import write_bytes
 
 Result = dict[str, Any]
@@ -16,6 +15,7 @@ _COLUMNS = (
     "10 local epochs, continuous Clip-Laplace, C = 0.1). *Ours*: gradients, coded reports, our schedule, the same "
     "budgets, split and C. Only figures called certified are proved."
 )
+# What a reader of the paper should know, with the numbers.
 FINDINGS = (
     "UniS under Uniform2 is printed as 79.6 in Table 4 and as 76.9 in Table 3. 76.37 comes out (delta' = delta_c); the "
     "exact clone bound is 0.0689 per coordinate, and 76.9 would need 0.0692.",
@@ -32,17 +32,12 @@ FINDINGS = (
     "LDP-Min, PLDP and UniS use Laplace reports; the paper calls its figure for UniS an approximation, since shuffled "
     "Laplace reports of different budgets have no finite bound of that kind.",
 )
-"""What a reader of the paper should know, with the numbers."""
 
 
 def write_page(results: Mapping[str, Result], folder: Path, page: Path, seconds: float) -> None:
-    """Write a Markdown page, and copy the pictures into ``figures/reproduction`` beside it.
+    """Write a Markdown page, and copy the pictures, which are in the folder, into ``figures/reproduction`` beside it.
 
-    Args:
-        results: By name of experiment.
-        folder: Where the pictures are.
-        page: The file to write.
-        seconds: How long everything took, what several experiments share counted once.
+    Results are by name of experiment; the seconds are of everything, what several experiments share counted once.
     """
     beside = "figures/reproduction"
     for name in results:
@@ -54,17 +49,13 @@ def write_page(results: Mapping[str, Result], folder: Path, page: Path, seconds:
 def markdown(results: Mapping[str, Result], pictures: str, seconds: float) -> str:
     """The text of the page: a title, a heading of second rank for every result, and one for the findings.
 
-    Args:
-        results: By name of experiment, as `apes.paper.run.write` returns them.
-        pictures: Where the pictures are, as seen from the page.
-        seconds: As for `write_page`.
+    The pictures are where the page sees them.
     """
     blocks = ["# The paper, reproduced", _setting(list(results.values()), seconds), _COLUMNS]
     for result in results.values():
         blocks += _section(result, pictures)
-    blocks += ["## Where the paper does not agree with itself, or with what is proved"]
-    blocks += ["\n".join(f"- {finding}" for finding in FINDINGS)]
-    return "\n\n".join(blocks) + "\n"
+    blocks.append("## Where the paper does not agree with itself, or with what is proved")
+    return "\n\n".join([*blocks, "\n".join(f"- {finding}" for finding in FINDINGS)]) + "\n"
 
 
 def _setting(results: list[Result], seconds: float) -> str:
@@ -87,14 +78,9 @@ def _section(result: Result, pictures: str) -> Iterator[str]:
         yield f"![{result['title']}]({pictures}/{result['name']}.png)"
     yield experiment.caption(figures)
     for table in experiment.tables(figures):
-        yield from _table(table)
+        head, *body = (f"| {' | '.join(row)} |" for row in (table.headings, *table.rows))
+        yield f"**{table.title}**"
+        yield "\n".join([head, "|" + "---|" * len(table.headings), *body])
+        if table.note:
+            yield table.note
     yield f"`{result['command']}`, {result['seconds']:.0f} s."
-
-
-def _table(table: Table) -> Iterator[str]:
-    yield f"**{table.title}**"
-    rows = [table.headings, *table.rows]
-    head, *body = (f"| {' | '.join(row)} |" for row in rows)
-    yield "\n".join([head, "|" + "---|" * len(table.headings), *body])
-    if table.note:
-        yield table.note

@@ -23,6 +23,8 @@ from apes.client.clip import clip_updates
 from apes.data import Dataset, load
 from apes.errors import DataError
 from apes.mathematics.randomness import SimulationSource
+from apes.models.logistic import LogisticRegression
+from apes.population import People
 from apes.storage.files import write_bytes
 from apes.storage.version import __version__
 from apes.terms.plan import Plan
@@ -36,12 +38,7 @@ _USERS_AT_ONCE = 128
 
 @dataclass(frozen=True)
 class Part:
-    """Something to work out.
-
-    Attributes:
-        kind: One of `KINDS`.
-        arguments: What it is about, as plain values.
-    """
+    """Something to work out: its kind, one of `KINDS`, and what it is about, as plain values."""
 
     kind: str
     arguments: Values
@@ -62,12 +59,7 @@ class Part:
 
 
 class Workshop:
-    """Works parts out and keeps them.
-
-    Args:
-        folder: Where they are kept.
-        data_dir: Folder with the data set's files, or None.
-    """
+    """Works parts out and keeps them in a folder; ``data_dir`` is where the data set's files are, or None."""
 
     def __init__(self, folder: Path, data_dir: Path | None) -> None:
         self._folder, self._data_dir = folder / "parts", data_dir
@@ -77,12 +69,7 @@ class Workshop:
         return self._path(part).exists()
 
     def work_out(self, part: Part, tell: Callable[[float], None] = lambda share: None) -> None:
-        """Work a part out and keep it.
-
-        Args:
-            part: What to do.
-            tell: Called with the share that is done, in [0, 1].
-        """
+        """Work a part out and keep it; ``tell`` is called with the share that is done, in [0, 1]."""
         began = time.perf_counter()
         values = KINDS[part.kind](self, part.arguments, tell)
         kept: Values = {"kind": part.kind, "arguments": part.arguments, "version": __version__, "values": values}
@@ -99,7 +86,7 @@ class Workshop:
 
     def dataset(self, name: str, normalise: str) -> Dataset:
         """A data set, loaded once."""
-        return _load(name, self._data_dir, normalise)
+        return _load(name, data_dir=self._data_dir, normalise=normalise)
 
     def _kept(self, part: Part) -> Values:
         path = self._path(part)
@@ -112,37 +99,30 @@ class Workshop:
         return self._folder / f"{part.name}.json"
 
 
-@lru_cache(maxsize=2)
-def _load(name: str, data_dir: Path | None, normalise: str) -> Dataset:
-    return load(name, data_dir=data_dir, normalise=normalise)
+_load = lru_cache(maxsize=2)(load)
 
 
-def _chosen(arguments: Values) -> tuple[Plan, Simulation]:
-    """The plan and the made-up people of a part's arguments."""
-    plan, simulation = (
+def _chosen(workshop: Workshop, arguments: Values) -> tuple[Plan, LogisticRegression, People, str]:
+    """The plan, the model, the made-up people, and where their images are from, of a part's arguments."""
+    of_plan, of_simulation = (
         {name: value for name, value in arguments.items() if name in kind.__dataclass_fields__}
         for kind in (Plan, Simulation)
     )
-    return Plan(**plan), Simulation(**simulation)
+    simulation = Simulation(**of_simulation)
+    dataset = workshop.dataset(simulation.data, simulation.normalise)
+    return Plan(**of_plan), simulation.model(dataset), simulation.people(dataset), dataset.provenance
 
 
 def _train(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
     """Train a model; the certified guarantee of the run is that of its plan."""
-    plan, simulation = _chosen(arguments)
-    dataset = workshop.dataset(simulation.data, simulation.normalise)
+    plan, model, people, source = _chosen(workshop, arguments)
     # Continuous reports are added up, not permuted: the same means in half the time.
-    result = train(
-        simulation.model(dataset),
-        simulation.people(dataset),
-        plan,
-        only_sums=True,
-        after_round=lambda progress: tell(progress.rounds / plan.rounds),
-    )
+    result = train(model, people, plan, only_sums=True, after_round=lambda run: tell(run.rounds / plan.rounds))
     return {
         "accuracy": result.accuracy,
         "loss": result.metrics[-1].loss,
         "accuracy_by_round": [entry.accuracy for entry in result.metrics],
-        "data": dataset.provenance,
+        "data": source,
     }
 
 
@@ -171,14 +151,12 @@ def _user_level(workshop: Workshop, arguments: Values, tell: Callable[[float], N
 
 def _calibration(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
     """Mean report less the expected report of the mean update, coordinate by coordinate, in the first round."""
-    plan, simulation = _chosen(arguments)
-    dataset = workshop.dataset(simulation.data, simulation.normalise)
-    people, model = simulation.people(dataset), simulation.model(dataset)
+    plan, model, people, source = _chosen(workshop, arguments)
     batch = run_round(plan.terms, model, model.start(), people, SimulationSource(plan.seed, 1))
-    mean, weights = np.zeros(model.dimensions), model.start().astype(np.float32)
-    for start in range(0, simulation.users, _USERS_AT_ONCE):
-        block = people.block(start, min(start + _USERS_AT_ONCE, simulation.users))
-        mean += clip_updates(model.updates(weights, block), plan.clip).sum(axis=0, dtype=np.float64) / simulation.users
+    mean, weights, users = np.zeros(model.dimensions), model.start().astype(np.float32), batch.budgets.size
+    for start in range(0, users, _USERS_AT_ONCE):
+        block = people.block(start, min(start + _USERS_AT_ONCE, users))
+        mean += clip_updates(model.updates(weights, block), plan.clip).sum(axis=0, dtype=np.float64) / users
     inputs, expected, _ = continuous_response(batch.budgets, plan.clip)
     reported = mean_report(batch)
     error = reported - np.interp(mean, inputs, expected)
@@ -189,7 +167,7 @@ def _calibration(workshop: Workshop, arguments: Values, tell: Callable[[float], 
         "mean": float(error.mean()),
         "deviation": float(error.std()),
         "largest_report": float(np.abs(reported).max()),
-        "data": dataset.provenance,
+        "data": source,
     }
 
 

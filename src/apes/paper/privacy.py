@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from apes.accounting.published import DeltaConvention, advanced_composition, user_apes, user_s_apes
+from apes.accounting.published.user_level import DeltaConvention, advanced_composition, user_apes, user_s_apes
 from apes.paper.experiment import Results
 from apes.paper.parts import Part
 from apes.paper.setting import DELTA_S, DELTA_USER, DIMENSIONS, KEPT, Setting
@@ -18,14 +18,7 @@ def bounds_part(users: int, law: str) -> Part:
 def user_part(
     setting: Setting, law: str, *, rounds: int | None = None, sparsification: Sparsification | None = None
 ) -> Part:
-    """Certified figures of a user.
-
-    Args:
-        setting: Size of the population.
-        law: Of its budgets.
-        rounds: In all; by default the setting's.
-        sparsification: What becomes of reports; None for APES.
-    """
+    """Certified figures of a user, by default of APES over the setting's rounds."""
     arguments = {"budgets": law, "users": setting.users, "seed": 1, "delta": DELTA_USER, "dimensions": DIMENSIONS}
     arguments["rounds"] = setting.rounds if rounds is None else rounds
     if sparsification is not None:
@@ -39,8 +32,8 @@ def epsilon_c(setting: Setting, law: str, result: Results) -> dict[str, float]:
     """Published central epsilon of a coordinate, framework by framework."""
     bounds = result(bounds_part(setting.users, law))
     numeric, clones = bounds["published"]["eon_numeric"], bounds["published"]["fmt22_numeric"]
-    own = {"ldp-min": bounds["smallest"], "pldp": bounds["largest"]}
-    return own | {"unis": clones, "apes": numeric, "s-apes": numeric}
+    smallest, largest = bounds["smallest"], bounds["largest"]
+    return {"ldp-min": smallest, "pldp": largest, "unis": clones, "apes": numeric, "s-apes": numeric}
 
 
 def epsilon_uc(setting: Setting, law: str, result: Results, printed: dict[str, float]) -> dict[str, dict[str, Any]]:
@@ -55,11 +48,9 @@ def epsilon_uc(setting: Setting, law: str, result: Results, printed: dict[str, f
             figures = {"d times the largest budget": DIMENSIONS * epsilon}
         elif framework == "ldp-min":
             figures = {"stated": advanced_composition(epsilon, DELTA_USER, DIMENSIONS)}
-        elif framework == "s-apes":
-            kept = round(KEPT * DIMENSIONS)
-            figures = {c.value: user_s_apes(epsilon, delta, kept, c).epsilon for c in DeltaConvention}
         else:
-            figures = {c.value: user_apes(epsilon, delta, DIMENSIONS, c).epsilon for c in DeltaConvention}
+            bound, m = (user_s_apes, round(KEPT * DIMENSIONS)) if framework == "s-apes" else (user_apes, DIMENSIONS)
+            figures = {c.value: bound(epsilon, delta, m, c).epsilon for c in DeltaConvention}
         nearest = min(figures, key=lambda name: abs(figures[name] - printed[framework]))
         answer[framework] = {"by_convention": figures, "convention": nearest, "epsilon": figures[nearest]}
     return answer
@@ -67,9 +58,5 @@ def epsilon_uc(setting: Setting, law: str, result: Results, printed: dict[str, f
 
 def beside(ours: dict[str, Any], printed: float) -> list[str]:
     """A printed figure, one of ours from `epsilon_uc`, its convention, and the difference, as text."""
-    return [
-        f"{printed:g}",
-        f"{ours['epsilon']:.2f}",
-        ours["convention"],
-        f"{100 * (ours['epsilon'] / printed - 1):+.1f} %",
-    ]
+    difference = f"{100 * (ours['epsilon'] / printed - 1):+.1f} %"
+    return [f"{printed:g}", f"{ours['epsilon']:.2f}", ours["convention"], difference]

@@ -25,13 +25,7 @@ code { background: #8882; padding: .1rem .35rem; border-radius: 3px; }
 
 
 def write_report(results: Mapping[str, Result], folder: Path, seconds: float) -> Path:
-    """Write ``report.html`` from results and pictures in a folder.
-
-    Args:
-        results: By name of experiment, as `apes.paper.run.write` returns them.
-        folder: Where the pictures are, and where the report goes.
-        seconds: As for `apes.paper.page.write_page`.
-    """
+    """Write ``report.html`` into the folder with the pictures; results and seconds as for `write_page`."""
     parser = MarkdownIt("commonmark", {"html": False, "xhtmlOut": False}).enable("table")
     tokens = parser.parse(markdown(results, ".", seconds))
     sections = [*results, "findings"]

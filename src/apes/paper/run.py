@@ -10,22 +10,25 @@ from typing import Any
 from apes.paper.experiment import Experiment
 from apes.paper.parts import Part, Workshop
 from apes.paper.setting import Setting
-from apes.paper.style import save
 from apes.storage.files import write_bytes
+from apes.storage.pictures import save
 from apes.storage.version import __version__
 
+# Called with the work done so far, all of it, and what is being done.
 WorkProgress = Callable[[float, float, str], None]
-"""Called with the work done so far, all of it, and what is being done."""
 
 
 def work(experiments: Iterable[Experiment], setting: Setting, workshop: Workshop, progress: WorkProgress) -> None:
     """Work out every part that is not kept yet, each once."""
     todo = [part for part in _parts(experiments, setting) if not workshop.is_done(part)]
     total, done = sum(part.weight for part in todo), 0.0
-    for part in sorted(todo, key=_data_used):
+    # Runs on the same images follow one another; only two sets are kept in memory.
+    for part in sorted(todo, key=lambda part: (part.kind, part.arguments.get("normalise", "pixels"), part.name)):
+        named = [part.arguments[name] for name in ("framework", "budgets", "users") if name in part.arguments]
+        words = " ".join([part.kind, *map(str, named)])
 
-        def tell(share: float, before: float = done, part: Part = part) -> None:
-            progress(before + share * part.weight, total, _in_words(part))
+        def tell(share: float, before: float = done, part: Part = part, words: str = words) -> None:
+            progress(before + share * part.weight, total, words)
 
         tell(0.0)
         workshop.work_out(part, tell)
@@ -43,25 +46,10 @@ def _parts(experiments: Iterable[Experiment], setting: Setting) -> list[Part]:
     return list({part.name: part for experiment in experiments for part in experiment.parts(setting)}.values())
 
 
-def _data_used(part: Part) -> tuple[str, str, str]:
-    """Runs on the same images follow one another; only two sets are kept in memory."""
-    return part.kind, str(part.arguments.get("normalise", "pixels")), part.name
-
-
-def _in_words(part: Part) -> str:
-    names = [part.arguments[name] for name in ("framework", "budgets", "users") if name in part.arguments]
-    return " ".join([part.kind, *map(str, names)])
-
-
 def write(experiment: Experiment, setting: Setting, workshop: Workshop, folder: Path, command: str) -> dict[str, Any]:
     """Write an experiment's result and, from that file alone, its picture; return the result.
 
-    Args:
-        experiment: A table or figure.
-        setting: Its size.
-        workshop: Where its parts are kept.
-        folder: Where ``NAME.json`` and ``NAME.png`` go.
-        command: What a reader has to type.
+    They go to ``NAME.json`` and ``NAME.png`` in the folder; the command is what a reader has to type.
     """
     sources = {workshop.result(part).get("data") for part in experiment.parts(setting)} - {None}
     result = {

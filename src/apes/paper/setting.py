@@ -6,31 +6,17 @@ from typing import Any
 from apes.paper.parts import Part
 from apes.terms.terms import Terms
 
-DIMENSIONS = 7850
-"""784 x 10 weights and 10 biases."""
-DELTA_S = 1e-8
-"""The paper's delta of a shuffled coordinate."""
-DELTA_USER = 3.6e-5
-"""The paper's delta of a user."""
-KEPT = 0.2
-"""Share of the coordinates that S-APES keeps."""
-CLIP = 0.1
-"""The authors' clip bound."""
-PUBLISHED, OURS = COLUMNS = ("as published", "ours")
-"""The two ways in which everything is trained."""
+DIMENSIONS = 7850  # 784 x 10 weights and 10 biases
+DELTA_S = 1e-8  # the paper's delta of a shuffled coordinate
+DELTA_USER = 3.6e-5  # the paper's delta of a user
+KEPT = 0.2  # share of the coordinates that S-APES keeps
+CLIP = 0.1  # the authors' clip bound
+PUBLISHED, OURS = COLUMNS = ("as published", "ours")  # the two ways in which everything is trained
 
 _CHOICES: dict[str, dict[str, Any]] = {
     # From the authors' public experiments: unit-norm images, labels (u + j) mod 10, FedProx, continuous reports.
-    PUBLISHED: {
-        "split": "label",
-        "normalise": "unit-norm",
-        "update": "fedprox",
-        "local_epochs": 10,
-        "local_learning_rate": 1.0,
-        "mu": 0.01,
-        "learning_rate": 1.0,
-        "clip": CLIP,
-    },
+    PUBLISHED: {"split": "label", "normalise": "unit-norm", "clip": CLIP, "learning_rate": 1.0}
+    | {"update": "fedprox", "local_epochs": 10, "local_learning_rate": 1.0, "mu": 0.01},
     # Our defaults, on the authors' split: gradients, coded reports, a step as large as the noise allows.
     OURS: {"split": "label", "clip": CLIP},
 }
@@ -38,29 +24,17 @@ _CHOICES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """How large a reproduction is; by default as large as the paper's.
-
-    Attributes:
-        data: Name of the data set.
-        users: Users of a training run, and of the privacy columns.
-        rounds: Rounds of a training run.
-        seeds: One run for each.
-        populations: Numbers of users in the figures of bounds.
-        clips: Clip bounds of figure 3a.
-        ratios: Kept shares b/d of figure 3b.
-        sweep_rounds: Rounds of the runs of figures 3a and 3b.
-        quick: Whether this is the coarse version.
-    """
+    """How large a reproduction is; by default as large as the paper's. Populations are of the figures of bounds."""
 
     data: str
-    users: int = 10_000
+    users: int = 10_000  # of a training run, and of the privacy columns
     rounds: int = 40
-    seeds: tuple[int, ...] = (1, 2, 3)
+    seeds: tuple[int, ...] = (1, 2, 3)  # one run for each
     populations: tuple[int, ...] = (1_000, 2_154, 4_642, 10_000, 21_544, 46_416, 100_000, 215_443, 464_159, 1_000_000)
-    clips: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
-    ratios: tuple[float, ...] = (0.05, 0.1, 0.2)
-    sweep_rounds: int = 20
-    quick: bool = False
+    clips: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)  # of figure 3a
+    ratios: tuple[float, ...] = (0.05, 0.1, 0.2)  # kept shares b/d of figure 3b
+    sweep_rounds: int = 20  # of the runs of figures 3a and 3b
+    quick: bool = False  # whether this is the coarse version
 
 
 def quick(data: str) -> Setting:
@@ -79,15 +53,7 @@ def quick(data: str) -> Setting:
 
 
 def training(setting: Setting, column: str, framework: str, budgets: str, **changes: Any) -> list[Part]:
-    """Training runs of one kind, one for each seed.
-
-    Args:
-        setting: Size and data.
-        column: One of `COLUMNS`.
-        framework: As on the command line.
-        budgets: Law of the local budgets.
-        changes: Further fields of the plan.
-    """
+    """Training runs of one kind, one for each seed; ``changes`` are further fields of the plan."""
     plan = {"framework": framework, "budgets": budgets, **_CHOICES[column]}
     plan |= {"data": setting.data, "users": setting.users, "rounds": setting.rounds}
     if column == PUBLISHED and Terms(framework=framework).reports.name == "clip-laplace":

@@ -10,7 +10,7 @@ from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.parts import Part
 from apes.paper.privacy import user_part
 from apes.paper.setting import CLIP, COLUMNS, DELTA_USER, KEPT, OURS, PUBLISHED, Setting, training
-from apes.paper.style import BLUE, BROWN, log_ticks, panels
+from apes.storage.pictures import BLUE, BROWN, log_ticks, panels
 from apes.terms.sparsification import Sparsification
 
 _LAW = "uniform2"

@@ -36,15 +36,10 @@ def _privacy(figures: Figures) -> Table:
     certified = figures["certified"]
     rows = []
     for framework, printed in EPSILON_UC_TABLE_3.items():
-        proved = framework == "apes"
-        rows.append(
-            [
-                *(NAMES[framework], f"{EPSILON_C[framework]:g}", f"{figures['epsilon_c'][framework]:.4f}"),
-                f"{certified['coordinate']:.4f}" if proved else "-",
-                *beside(figures["epsilon_uc"][framework], printed),
-                f"{certified['round']:.3f}" if proved else "-",
-            ]
-        )
+        proved = f"{certified['coordinate']:.4f}", f"{certified['round']:.3f}"
+        coordinate, user = proved if framework == "apes" else ("-", "-")
+        e_c = f"{EPSILON_C[framework]:g}", f"{figures['epsilon_c'][framework]:.4f}", coordinate
+        rows.append([NAMES[framework], *e_c, *beside(figures["epsilon_uc"][framework], printed), user])
     headings = [
         *("framework", "e_c, paper", "e_c, ours as published", "e_c, certified"),
         *("e_uc, paper", "e_uc, ours as published", "delta' of", "difference", "e_uc, certified"),

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from apes.mathematics.laws import ClipLaplace, Laplace
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.setting import Setting
-from apes.paper.style import BLUE, BROWN, PURPLE, log_ticks, panels
+from apes.storage.pictures import BLUE, BROWN, PURPLE, log_ticks, panels
 
 _CLIPS = (0.01, 0.1, 1.0)
 _BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0)
@@ -31,8 +31,8 @@ def _figures(name: str, setting: Setting, result: Results) -> Figures:
 def _draw(figures: Figures) -> Figure:
     figure, (axes,) = panels(8, 4.4)
     for title, style in (("Clip-Laplace", "o-"), ("Laplace", "s--")):
-        curves = zip(figures["clips"], figures["curves"][title], (BLUE, BROWN, PURPLE), strict=True)
-        for clip, values, colour in curves:
+        curves = figures["curves"][title]
+        for clip, values, colour in zip(figures["clips"], curves, (BLUE, BROWN, PURPLE), strict=True):
             axes.plot(figures["budgets"], values, style, color=colour, markersize=4, label=f"{title}, C = {clip:g}")
     log_ticks(axes, figures["budgets"])
     axes.set_xlabel("local budget")

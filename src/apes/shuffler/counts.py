@@ -1,14 +1,17 @@
 """Counts per level: how a batch of coded reports is held, in memory that does not grow with the users."""
 
 import threading
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.errors import ProtocolError
-from apes.shuffler.tally import count_levels
+from apes.mathematics.arrays import I64, U8, U16
+from apes.mathematics.compiled import compiled
 
 _TALLY_LIMIT = 2**16 - 1
+# 64 coordinates x 256 levels x 2 bytes stay in a first-level cache while a block's users run through them.
+_COORDINATES_AT_ONCE = 64
 
 
 class LevelCounts:
@@ -20,21 +23,24 @@ class LevelCounts:
         self._tallies: list[_Tally] = []
         self._lock = threading.Lock()
 
-    def add(self, codes: NDArray[np.uint8], first_coordinate: int = 0) -> None:
+    def add(self, codes: U8, first_coordinate: int = 0) -> None:
         """Count a block (users x coordinates); nothing of it is counted if it holds what is not a level."""
-        if codes.shape[0] > _TALLY_LIMIT:
-            raise ProtocolError(f"a report holds at most {_TALLY_LIMIT} users, got {codes.shape[0]}")
+        users, width = codes.shape
+        if users > _TALLY_LIMIT:
+            raise ProtocolError(f"a report holds at most {_TALLY_LIMIT} users, got {users}")
         tally = self._tally()
-        if tally.rows + codes.shape[0] > _TALLY_LIMIT:
+        if tally.rows + users > _TALLY_LIMIT:
             self._flush(tally)
-        tally.add(codes, first_coordinate)
+        if not count_levels(codes, tally.counts[first_coordinate : first_coordinate + width]):
+            raise ProtocolError(f"a report holds a level past {self._counts.shape[1] - 1}")
+        tally.rows += users
 
-    def join(self, counts: NDArray[np.int64]) -> None:
+    def join(self, counts: I64) -> None:
         """Add what was counted elsewhere."""
         with self._lock:
             self._counts += counts
 
-    def total(self) -> NDArray[np.int64]:
+    def total(self) -> I64:
         """Everything counted so far, (coordinates, levels); no thread may be adding meanwhile."""
         for tally in self._tallies:
             self._flush(tally)
@@ -43,7 +49,7 @@ class LevelCounts:
     def _tally(self) -> "_Tally":
         tally: _Tally | None = getattr(self._own, "tally", None)
         if tally is None:
-            tally = self._own.tally = _Tally(*self._counts.shape)
+            tally = self._own.tally = _Tally(np.zeros(self._counts.shape, dtype=np.uint16))
             with self._lock:
                 self._tallies.append(tally)
         return tally
@@ -51,22 +57,33 @@ class LevelCounts:
     def _flush(self, tally: "_Tally") -> None:
         with self._lock:
             self._counts += tally.counts
-        tally.clear()
+        tally.counts.fill(0)
+        tally.rows = 0
 
 
+@dataclass
 class _Tally:
     """One thread's counts since its last flush."""
 
-    def __init__(self, dimensions: int, levels: int) -> None:
-        self.counts = np.zeros((dimensions, levels), dtype=np.uint16)
-        self.rows = 0
+    counts: U16
+    # Bounds every entry: each call adds at most its number of users to one coordinate.
+    rows: int = 0
 
-    def add(self, codes: NDArray[np.uint8], first: int) -> None:
-        if not count_levels(codes, self.counts[first : first + codes.shape[1]]):
-            raise ProtocolError(f"a report holds a level past {self.counts.shape[1] - 1}")
-        # An upper bound of any entry: each call adds at most its number of users to one coordinate.
-        self.rows += codes.shape[0]
 
-    def clear(self) -> None:
-        self.counts.fill(0)
-        self.rows = 0
+@compiled
+def count_levels(codes: U8, counts: U16) -> bool:
+    """Add a block (users x coordinates) to counts (coordinates x levels).
+
+    Returns False, having counted nothing, if a code is not a level.
+    """
+    users, width = codes.shape
+    for u in range(users):
+        if codes[u].max() >= counts.shape[1]:
+            return False
+    for start in range(0, width, _COORDINATES_AT_ONCE):
+        stop = min(start + _COORDINATES_AT_ONCE, width)
+        for u in range(users):
+            row = codes[u, start:stop]
+            for c in range(np.uint64(stop - start)):
+                counts[np.uint64(start) + c, row[c]] += np.uint16(1)
+    return True

@@ -14,11 +14,7 @@ from apes.storage.files import write_whole
 
 
 def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, NDArray[Any]]:
-    """Read these arrays of an archive; those that are optional if it has them.
-
-    Raises:
-        DataError: If it cannot be read, or one that is needed is missing.
-    """
+    """Read these arrays of an archive; those that are optional if it has them."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in [*needed, *(name for name in optional if name in stored)]}

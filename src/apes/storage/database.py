@@ -26,13 +26,7 @@ def open_database(path: Path, tables: str) -> sqlite3.Connection:
     """Open a database, made if need be, for this process alone.
 
     A commit returns once the log is on the disk (write-ahead log, synced in full).
-
-    Args:
-        path: The file, readable by its owner only.
-        tables: SQL that makes the tables that are not there yet.
-
-    Raises:
-        DataError: If another process has it open, or it cannot be read or written.
+    The file is readable by its owner only; ``tables`` is SQL that makes those that are not there yet.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,11 +52,7 @@ def open_database(path: Path, tables: str) -> sqlite3.Connection:
 
 
 def read_database(path: Path, query: str) -> list[tuple[Any, ...]]:
-    """Rows of a database that another process may have open; nothing is changed.
-
-    Raises:
-        DataError: If it cannot be read.
-    """
+    """Rows of a database that another process may have open; nothing is changed."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             return database.execute(query).fetchall()

@@ -9,11 +9,9 @@ from typing import BinaryIO
 
 
 def cache_folder(cache: Path | None = None) -> Path:
-    """Choose the folder for what can be made or fetched again; it need not exist.
+    """Folder for what can be made or fetched again, if none is given; it need not exist.
 
-    Args:
-        cache: the folder, or None for ``$APES_CACHE``, else ``$XDG_CACHE_HOME/apes``, else
-            ``~/.cache/apes``.
+    ``$APES_CACHE``, else ``$XDG_CACHE_HOME/apes``, else ``~/.cache/apes``.
     """
     if cache is not None:
         return Path(cache)
@@ -30,13 +28,7 @@ def cache_folder(cache: Path | None = None) -> Path:
 def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int | None = None) -> None:
     """Write a file so that others see the old content or all of the new, even after a crash.
 
-    Args:
-        path: the file; its folder is made if need be.
-        write: called once with the open file.
-        mode: permissions that the file has before anything is in it (default: the usual ones).
-
-    Raises:
-        OSError: if the folder or the file cannot be written; what was at ``path`` before stays.
+    Its folder is made if need be; it has the permissions ``mode`` before anything is in it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")

@@ -10,11 +10,7 @@ from collections import Counter
 
 
 class RareLog:
-    """Counts events by reason, and logs a count when it is a power of two: nobody can flood the disk with refusals.
-
-    Args:
-        event: What is counted.
-    """
+    """Counts events by reason, and logs a count when it is a power of two: nobody can flood the disk with refusals."""
 
     def __init__(self, event: str) -> None:
         self._event = event

@@ -12,12 +12,7 @@ T = TypeVar("T")
 
 
 def read_settings(path: Path, kind: type[T]) -> T:
-    """Read settings of a dataclass ``kind``; lists become tuples.
-
-    Raises:
-        DataError: If the file is missing, not JSON, or does not hold exactly the fields of ``kind`` with admissible
-            values; the message names the file and the field.
-    """
+    """Read settings of a dataclass ``kind``, checking that its fields are there and no others; lists become tuples."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -28,11 +23,7 @@ def read_settings(path: Path, kind: type[T]) -> T:
 
 
 def read_token(path: Path) -> str:
-    """Read what the analyzer shows to the shuffler.
-
-    Raises:
-        DataError: If the file is missing or empty.
-    """
+    """Read what the analyzer shows to the shuffler."""
     try:
         token = path.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:

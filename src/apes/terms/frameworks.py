@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from apes.terms.mechanism import ClipLaplaceReports, LaplaceReports, PlainUpdates, Reports
+from apes.terms.mechanism import Reports, clip_laplace, laplace, plain_updates
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Framework:
 FRAMEWORKS = {
     framework.name: framework
     for framework in (
-        Framework("non-private", PlainUpdates.of),
-        Framework("ldp-min", LaplaceReports.of, smallest_budget_for_all=True),
-        Framework("pldp", LaplaceReports.of),
-        Framework("unis", LaplaceReports.of, shuffled=True),
-        Framework("apes", ClipLaplaceReports.of, shuffled=True),
-        Framework("s-apes", ClipLaplaceReports.of, shuffled=True, sparsifier="top-b"),
-        Framework("s-apes-threshold", ClipLaplaceReports.of, shuffled=True, sparsifier="threshold"),
-        Framework("s-apes-first", ClipLaplaceReports.of, shuffled=True, sparsifier="top-b-first"),
+        Framework("non-private", plain_updates),
+        Framework("ldp-min", laplace, smallest_budget_for_all=True),
+        Framework("pldp", laplace),
+        Framework("unis", laplace, shuffled=True),
+        Framework("apes", clip_laplace, shuffled=True),
+        Framework("s-apes", clip_laplace, shuffled=True, sparsifier="top-b"),
+        Framework("s-apes-threshold", clip_laplace, shuffled=True, sparsifier="threshold"),
+        Framework("s-apes-first", clip_laplace, shuffled=True, sparsifier="top-b-first"),
     )
 }

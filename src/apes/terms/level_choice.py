@@ -6,7 +6,7 @@ depends on the data and is not predicted here.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from apes.accounting.planner import Goal, largest_cap
 from apes.analyzer.calibrator import CodedInverse, adaptive_statistic
 from apes.analyzer.expected import pooled_channel
 from apes.checks import positive_array
+from apes.mathematics.search import Progress
 
 Array = NDArray[np.float64]
 LEVELS = (2, 4, 16, 64, 256)
@@ -24,33 +25,19 @@ LEVELS = (2, 4, 16, 64, 256)
 
 @dataclass(frozen=True)
 class Offer:
-    """What reports of some number of levels come to under a target.
-
-    Attributes:
-        levels: K, in [2, 256].
-        bits: Of a report, per coordinate.
-        cap: Largest cap on budgets that reaches the target; None if none does.
-        epsilon: Certified at that cap, at most the target; None without a cap.
-        error: Standard error of the calibrated mean update, per coordinate and round, near 0, in units of C; infinite
-            without a cap.
-        advice: What would make the target feasible; empty if it is.
-    """
+    """What reports of some number of levels come to under a target."""
 
     levels: int
-    bits: int
-    cap: float | None
-    epsilon: float | None
-    error: float
-    advice: str = ""
+    bits: int  # per coordinate
+    cap: float | None  # the largest on budgets that reaches the target, if one does
+    epsilon: float | None  # certified at that cap
+    error: float  # of the mean update, per coordinate and round, near 0, in units of C; infinite without a cap
+    advice: str = ""  # what would make the target feasible
 
 
 @dataclass(frozen=True)
 class LevelChoice:
-    """What a target leaves to choose from.
-
-    Attributes:
-        offers: One for each number of levels, in increasing order.
-    """
+    """What a target leaves to choose from: an offer per number of levels, in increasing order."""
 
     offers: tuple[Offer, ...]
 
@@ -60,44 +47,34 @@ class LevelChoice:
         return min(self.offers, key=lambda offer: offer.error)
 
     def errors(self, clips: Sequence[float]) -> Array:
-        """Standard errors (offers, clips) in the units of the updates.
-
-        Args:
-            clips: Clip bounds C, each in (0, inf).
-        """
+        """Standard errors (offers, clips) in the units of the updates, for clip bounds C in (0, inf)."""
         return np.multiply.outer([offer.error for offer in self.offers], positive_array("clip", clips))
 
 
 def choose_levels(
-    goal: Goal, progress: Callable[[int, int], None] = lambda done, total: None, levels: Sequence[int] = LEVELS
+    goal: Goal, progress: Progress = lambda done, total: None, levels: Sequence[int] = LEVELS
 ) -> LevelChoice:
     """Find for each number of levels the largest cap on budgets that reaches a goal, and the error that is left.
 
-    Args:
-        goal: What is to be reached; its levels are replaced by each of ``levels``.
-        progress: Called with (percent done, 100).
-        levels: Numbers of levels to compare, each in [2, 256].
-
+    >>> from apes.accounting.exposure import Exposure
     >>> goal = Goal(epsilon=1.0, delta=1e-6, rounds=1, exposure=Exposure(np.full(10_000, 3.0), 100))
     >>> choice = choose_levels(goal, levels=(64, 256))
     >>> choice.offers[0].cap < choice.offers[1].cap < 3.0
     True
     """
-    offers = []
+    offers: list[Offer] = []
+
+    def part(done: int, total: int) -> None:
+        progress(int(100 * (len(offers) + done / total) / len(levels)), 100)
+
     # Many levels are certified sooner than few: begun with, they show progress early.
-    for number, K in enumerate(sorted(levels, reverse=True)):
-        part = _part_of(progress, number, len(levels))
+    for K in sorted(levels, reverse=True):
         offers.append(_offer(replace(goal, exposure=replace(goal.exposure, levels=K)), K, part))
-        part(100, 100)
+        part(0, 100)
     return LevelChoice(tuple(reversed(offers)))
 
 
-def _part_of(progress: Callable[[int, int], None], number: int, parts: int) -> Callable[[int, int], None]:
-    """Progress of one of several parts, as progress of the whole in percent."""
-    return lambda done, total: progress(int(100 * (number + done / total) / parts), 100)
-
-
-def _offer(goal: Goal, K: int, progress: Callable[[int, int], None]) -> Offer:
+def _offer(goal: Goal, K: int, progress: Progress) -> Offer:
     answer = largest_cap(goal, progress)
     bits = math.ceil(math.log2(K))
     if answer.value is None:
@@ -110,9 +87,5 @@ def standard_error(budgets: Array, levels: int) -> float:
     """Standard error of the default calibration's estimate of the mean update, in units of C.
 
     Per coordinate and round, where the updates are near 0, from the law of the reports; it falls like 1 / sqrt(n).
-
-    Args:
-        budgets: Local budgets as applied, each in (0, inf).
-        levels: K, in [2, 256].
     """
     return CodedInverse(1.0, lambda e: pooled_channel(e, levels), adaptive_statistic).standard_error(budgets)

@@ -5,7 +5,9 @@ asks for and nothing else.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -13,14 +15,15 @@ from numpy.typing import NDArray
 
 from apes.analyzer.calibrator import STATISTICS, Calibrator, CodedInverse, ContinuousInverse, Unbiased
 from apes.analyzer.expected import Channel, pooled_channel
-from apes.checks import one_of, whole
-from apes.client.foreign import Draws
+from apes.checks import one_of, unused, whole
+from apes.client.foreign import Draws, ForeignRandomizer
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Randomizer, Values
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
 from apes.messages import Batch, Estimate
 from apes.terms.sparsification import Sparsification
 
+Budgets = NDArray[np.float64]
 CONTINUOUS = "continuous"
 
 
@@ -54,7 +57,7 @@ class Mechanism(Protocol):
         """Why no central guarantee is certified."""
         ...
 
-    def draw(self, updates: NDArray[np.float32], budgets: NDArray[np.float64], draws: Draws) -> Values:
+    def draw(self, updates: NDArray[np.float32], budgets: Budgets, draws: Draws) -> Values:
         """Perturbed updates (users x coordinates)."""
         ...
 
@@ -62,161 +65,105 @@ class Mechanism(Protocol):
         """Estimate of the users' mean clipped update, from the shuffled batch."""
         ...
 
-    def standard_error(self, budgets: NDArray[np.float64]) -> float:
+    def standard_error(self, budgets: Budgets) -> float:
         """Noise of one coordinate's estimate near zero, from the public budgets alone."""
         ...
 
 
-class Reports(Protocol):
-    """How the stages see a mechanism, ours or a stranger's."""
-
-    @property
-    def name(self) -> str:
-        """Short name, for logs."""
-        ...
-
-    @property
-    def clip(self) -> float:
-        """C; infinite where nothing is clipped."""
-        ...
-
-    @property
-    def levels(self) -> int | None:
-        """K of coded reports, or None."""
-        ...
-
-    @property
-    def digest(self) -> str:
-        """Tells it from any other."""
-        ...
-
-    @property
-    def why_not_certified(self) -> str | None:
-        """Why no central guarantee is certified; None if one is."""
-        ...
-
-    def randomizer(self) -> Randomizer:
-        """What a user runs."""
-        ...
-
-    def calibrator(self, calibration: str | None, sparsification: Sparsification | None) -> Calibrator:
-        """How the analyzer reads a batch."""
-        ...
-
-
-class _Digest:
-    """Name and fields as text."""
-
-    name: str
-
-    @property
-    def digest(self) -> str:
-        return json.dumps([self.name, asdict(self)], sort_keys=True)  # type: ignore[call-overload]
-
-
 @dataclass(frozen=True)
-class ClipLaplaceReports(_Digest):
-    """Clip-Laplace (the paper's Definition 5 with A = C): the mechanism with a certificate.
+class Reports:
+    """How the stages see a mechanism, ours or a stranger's. Can be pickled.
 
     Attributes:
-        clip: C, in (0, inf).
-        levels: K in [2, 256], exact in integers; None for floating-point reports, in simulation only.
+        name: Short name, for logs.
+        digest: Tells it from any other.
+        randomizer: What a user runs.
+        calibrator: How the analyzer reads a batch, under the calibration and the sparsification that were chosen.
+        levels: K of coded reports, or None.
+        why_not_certified: Why no central guarantee is certified; None if one is.
     """
 
-    clip: float
-    levels: int | None = MAX_LEVELS
-    name = "clip-laplace"
-    why_not_certified = None
-
-    @classmethod
-    def of(cls, clip: float, levels: int | str | None) -> "ClipLaplaceReports":
-        """From the words of a plan: levels, ``continuous``, or None for 256 levels."""
-        if isinstance(levels, str):
-            one_of("levels", levels, (CONTINUOUS,))
-            return cls(clip, None)
-        return cls(clip, MAX_LEVELS if levels is None else whole("levels", levels, 2, MAX_LEVELS))
-
-    def randomizer(self) -> Randomizer:
-        """Coded or continuous."""
-        return ContinuousClipLaplace(self.clip) if self.levels is None else self.coded(self.levels)
-
-    def coded(self, levels: int) -> CodedClipLaplace:
-        """The randomizer that may leave a simulation."""
-        return CodedClipLaplace(self.clip, levels)
-
-    def calibrator(self, calibration: str | None, sparsification: Sparsification | None) -> Calibrator:
-        """Inverse of the expected report, or of a better statistic."""
-        if calibration is not None and calibration not in STATISTICS:
-            allowed = ", ".join(str(name) for name in STATISTICS if name is not None)
-            raise ParameterError(f"calibration must be one of {allowed}; got {calibration!r}")
-        levels = self.levels
-        if levels is None:
-            if calibration == "likelihood":
-                raise ParameterError("calibration must be inverse for continuous reports, got 'likelihood'")
-            return ContinuousInverse(self.clip)
-
-        def channel(budgets: NDArray[np.float64]) -> Channel:
-            plain = pooled_channel(budgets, levels)
-            return plain if sparsification is None else sparsification.channel(plain)
-
-        return CodedInverse(self.clip, channel, STATISTICS[calibration])
+    name: str
+    digest: str
+    randomizer: Randomizer
+    calibrator: Callable[[str | None, Sparsification | None], Calibrator]
+    levels: int | None = None
+    why_not_certified: str | None = None
 
 
-@dataclass(frozen=True)
-class LaplaceReports(_Digest):
-    """The Laplace mechanism of the baselines: unbounded, unbiased, in floating point."""
-
-    clip: float
-    levels = None
-    name = "laplace"
-    why_not_certified = "it does not use Clip-Laplace under a shuffler"
-
-    @classmethod
-    def of(cls, clip: float, levels: int | str | None) -> "LaplaceReports":
-        """From the words of a plan."""
-        _no_levels(levels)
-        return cls(clip)
-
-    def randomizer(self) -> Randomizer:
-        """The clipped update plus noise."""
-        return LaplaceNoise(self.clip)
-
-    def calibrator(self, calibration: str | None, sparsification: Sparsification | None) -> Calibrator:
-        """The mean report; its noise has scale 2C / epsilon."""
-        _unbiased(calibration)
-        return Unbiased(lambda budgets: 2 * self.clip * float(np.sqrt(2 * (budgets**-2.0).mean())))
+def clip_laplace(clip: float, levels: int | str | None) -> Reports:
+    """Clip-Laplace (the paper's Definition 5 with A = C), certified: on K levels, or continuous in simulation only."""
+    if isinstance(levels, str):
+        one_of("levels", levels, (CONTINUOUS,))
+        K = None
+    else:
+        K = MAX_LEVELS if levels is None else whole("levels", levels, 2, MAX_LEVELS)
+    randomizer: Randomizer = ContinuousClipLaplace(clip) if K is None else CodedClipLaplace(clip, K)
+    digest = _digest("clip-laplace", clip=clip, levels=K)
+    return Reports("clip-laplace", digest, randomizer, partial(_inverse, clip, K), K)
 
 
-@dataclass(frozen=True)
-class PlainUpdates(_Digest):
-    """No clipping, no noise, no privacy."""
-
-    clip: float = float("inf")
-    levels = None
-    name = "none"
-    why_not_certified = "it does not use Clip-Laplace under a shuffler"
-
-    @classmethod
-    def of(cls, clip: float, levels: int | str | None) -> "PlainUpdates":
-        """From the words of a plan; nothing is clipped."""
-        _no_levels(levels)
-        return cls()
-
-    def randomizer(self) -> Randomizer:
-        """The update as it is."""
-        return NoNoise()
-
-    def calibrator(self, calibration: str | None, sparsification: Sparsification | None) -> Calibrator:
-        """The mean update."""
-        _unbiased(calibration)
-        return Unbiased(lambda budgets: 0.0)
-
-
-def _no_levels(levels: int | str | None) -> None:
-    if levels is not None:
-        raise ParameterError(f"levels must be left out: only Clip-Laplace reports are coded; got {levels!r}")
-
-
-def _unbiased(calibration: str | None) -> None:
+def _inverse(clip: float, K: int | None, calibration: str | None, thin: Sparsification | None) -> Calibrator:
+    """Inverse of the expected report, or of a better statistic."""
     if calibration is not None:
-        raise ParameterError(f"calibration must be left out: these reports are unbiased; got {calibration!r}")
+        one_of("calibration", calibration, [name for name in STATISTICS if name is not None])
+    if K is None:
+        if calibration == "likelihood":
+            raise ParameterError("calibration must be inverse for continuous reports, got 'likelihood'")
+        return ContinuousInverse(clip)
+
+    def channel(budgets: Budgets) -> Channel:
+        plain = pooled_channel(budgets, K)
+        return plain if thin is None else thin.channel(plain)
+
+    return CodedInverse(clip, channel, STATISTICS[calibration])
+
+
+def laplace(clip: float, levels: int | str | None) -> Reports:
+    """The Laplace mechanism of the baselines: unbounded, unbiased, in floating point."""
+    return _unbiased("laplace", LaplaceNoise(clip), levels, partial(_laplace_error, clip))
+
+
+def plain_updates(clip: float, levels: int | str | None) -> Reports:
+    """No clipping, no noise, no privacy."""
+    return _unbiased("none", NoNoise(), levels, _no_error)
+
+
+def _unbiased(
+    name: str, randomizer: Randomizer, levels: int | str | None, error: Callable[[Budgets], float]
+) -> Reports:
+    unused({"levels": levels}, "only Clip-Laplace reports are coded")
+    calibrator = partial(_only, Unbiased(error), "these reports are unbiased")
+    why = "it does not use Clip-Laplace under a shuffler"
+    return Reports(name, _digest(name, clip=randomizer.clip), randomizer, calibrator, why_not_certified=why)
+
+
+def _laplace_error(clip: float, budgets: Budgets) -> float:
+    """Of a report with noise of scale 2C / epsilon."""
+    return 2 * clip * float(np.sqrt(2 * (budgets**-2.0).mean()))
+
+
+def _no_error(budgets: Budgets) -> float:
+    return 0.0
+
+
+def foreign(mechanism: Mechanism) -> Reports:
+    """A stranger's mechanism as our stages see it."""
+    name, why = type(mechanism).__name__, mechanism.why_not_certified
+    if not isinstance(why, str) or not why:
+        raise ParameterError(
+            f"{name}.why_not_certified must say why no guarantee is certified: only Clip-Laplace has a proved curve "
+            f"here; got {why!r}"
+        )
+    calibrator = partial(_only, mechanism, f"{name} has its own")
+    return Reports(name, mechanism.digest, ForeignRandomizer(mechanism), calibrator, mechanism.levels, why)
+
+
+def _only(calibrator: Calibrator, why: str, calibration: str | None, thin: Sparsification | None) -> Calibrator:
+    """The one calibrator there is, where none can be chosen."""
+    unused({"calibration": calibration}, why)
+    return calibrator
+
+
+def _digest(name: str, **choices: float | None) -> str:
+    return json.dumps([name, choices], sort_keys=True)

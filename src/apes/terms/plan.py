@@ -41,7 +41,7 @@ class Plan:
     def __post_init__(self) -> None:
         whole("seed", self.seed, 0, 2**64 - 1)
         # Making it checks how the schedule fits the terms.
-        self.terms.reports.calibrator(self.schedule.calibration, self.terms.sparsification)
+        self.terms.calibrator(self.schedule.calibration)
 
     @cached_property
     def terms(self) -> Terms:

@@ -1,6 +1,6 @@
 """The schedule: what the analyzer does with estimates. Post-processing: nobody's privacy depends on it."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from apes.analyzer.optimizer import ServerOptimizer
 
@@ -40,10 +40,6 @@ class Schedule:
             is_difference: Whether updates are differences of models rather than gradients.
         """
         largest, momentum = (1.0, 0.0) if is_difference else (_LARGEST_STEP, _MOMENTUM)
-        default_rate = min(largest, _NOISE_PER_ROUND / max(noise, 1e-300))
-        return ServerOptimizer(
-            default_rate if self.learning_rate is None else self.learning_rate,
-            momentum if self.momentum is None else self.momentum,
-            0.0 if self.decay is None else self.decay,
-            0.0 if self.averaging is None else self.averaging,
-        )
+        defaults = {"learning_rate": min(largest, _NOISE_PER_ROUND / max(noise, 1e-300)), "momentum": momentum}
+        chosen = {name: value for name, value in asdict(self).items() if name != "calibration" and value is not None}
+        return ServerOptimizer(**(defaults | chosen))

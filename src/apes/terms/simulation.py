@@ -1,15 +1,15 @@
 """A simulation: what `apes train` makes up where a federation would have people."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from apes.budgets import check_budgets
-from apes.checks import one_of, whole
+from apes.checks import one_of, unused, whole
 from apes.data import Dataset
 from apes.data.datasets import check_name, check_normalise
 from apes.data.split import check_split
 from apes.models.logistic import FedProx, LogisticRegression
 from apes.population import People
-from apes.terms.terms import unused
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,9 @@ class Simulation:
         return LogisticRegression(dataset.train_images.shape[1], dataset.classes, self._local())
 
     def _local(self) -> FedProx | None:
-        local = {"local_epochs": self.local_epochs, "local_learning_rate": self.local_learning_rate, "mu": self.mu}
+        names = ("local_epochs", "local_learning_rate", "mu")
+        local: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.update == "gradient":
             unused(local, "update is 'gradient'")
             return None
-        return FedProx(
-            10 if self.local_epochs is None else self.local_epochs,
-            1.0 if self.local_learning_rate is None else self.local_learning_rate,
-            0.01 if self.mu is None else self.mu,
-        )
+        return FedProx(**{name.removeprefix("local_"): value for name, value in local.items() if value is not None})

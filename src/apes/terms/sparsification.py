@@ -10,7 +10,7 @@ from apes.client.sparsifier import DeviceSparsifier, RandomB, Threshold, TopB
 from apes.errors import ParameterError
 from apes.mathematics.levels import level_probabilities, levels_beyond
 
-# Each with the share that it keeps by default. The paper keeps a fifth; chosen first, a twentieth of the coordinates
+# Each with the share that it keeps by default. The paper keeps a fifth; with top-b-first a twentieth of coordinates
 # costs less than half a point on MNIST at the paper's budgets, or nothing (docs/reproduction.md).
 _STRATEGIES = {"top-b": 0.2, "random-b": 0.2, "threshold": 0.2, "top-b-first": 0.05}
 _PADDING_EPSILON = 4.0
@@ -71,11 +71,7 @@ class Sparsification:
                 return None
 
     def on_device(self, dimensions: int) -> DeviceSparsifier | None:
-        """The same on a real device.
-
-        Raises:
-            ParameterError: If nothing central would be certified.
-        """
+        """The same on a real device; refused if nothing central would be certified."""
         chosen = self.sparsifier(dimensions)
         if isinstance(chosen, TopB):
             raise ParameterError(f"sparsifier must be one with a certificate on devices: {self.why_not_certified}")

@@ -4,7 +4,6 @@ import hashlib
 import json
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +11,17 @@ from numpy.typing import NDArray
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.accounting.exposure import Exposure
-from apes.checks import one_of, positive, positive_array, whole, within
+from apes.analyzer.calibrator import Calibrator
+from apes.checks import one_of, positive, positive_array, unused, whole, within
 from apes.client.client import Client, DeviceClient
+from apes.client.randomizer import CodedClipLaplace
 from apes.errors import ParameterError
 from apes.mathematics.randomness import SimulationSource
 from apes.mathematics.thresholds import MAX_LEVELS
 from apes.models.model import Model
 from apes.shuffler.shuffle import Adder, Collector, LevelCounter, Permuter
-from apes.terms.foreign import ForeignReports
 from apes.terms.frameworks import FRAMEWORKS, Framework
-from apes.terms.mechanism import ClipLaplaceReports, Mechanism, Reports
+from apes.terms.mechanism import Mechanism, Reports, foreign
 from apes.terms.sparsification import Sparsification
 
 
@@ -60,9 +60,8 @@ class Terms:
         if self.kind.sparsifier is None:
             unused({"sparsifier": self.sparsifier, "keep": self.keep}, f"{self.framework} does not sparsify")
         if self.mechanism is not None:
-            given = {"levels": self.levels, "clip": None if self.clip == self.mechanism.clip else self.clip}
             unused({"levels": self.levels}, "the mechanism has its own")
-            if self.framework != "apes" or given["clip"] is not None:
+            if self.framework != "apes" or self.clip != self.mechanism.clip:
                 raise ParameterError(
                     f"framework must be apes and clip the mechanism's {self.mechanism.clip!r} with an own mechanism, "
                     f"got {self.framework!r} and {self.clip!r}"
@@ -83,9 +82,7 @@ class Terms:
     @cached_property
     def reports(self) -> Reports:
         """The mechanism, as the stages see it."""
-        if self.mechanism is not None:
-            return ForeignReports(self.mechanism)
-        return self.kind.mechanism(self.clip, self.levels)
+        return self.kind.mechanism(self.clip, self.levels) if self.mechanism is None else foreign(self.mechanism)
 
     @cached_property
     def sparsification(self) -> Sparsification | None:
@@ -113,25 +110,21 @@ class Terms:
 
     def client(self, model: Model) -> Client:
         """What every simulated user runs."""
-        thin, d = self.sparsification, model.dimensions
-        if thin is None:
-            return Client(model, self.reports.randomizer())
-        return Client(model, self.reports.randomizer(), thin.sparsifier(d), thin.top_b_first(d))
+        thin, d, randomizer = self.sparsification, model.dimensions, self.reports.randomizer
+        return Client(model, randomizer, None if thin is None else thin.sparsifier(d), self._top_b_first(d))
 
     def device_client(self, model: Model) -> DeviceClient:
-        """What a real device runs.
-
-        Raises:
-            ParameterError: If nothing central would be certified, or reports are continuous: neither leaves a device.
-        """
-        if self.why_not_certified is not None or not isinstance(self.reports, ClipLaplaceReports):
+        """What a real device runs; refused if nothing central is certified or reports are continuous."""
+        if self.why_not_certified is not None:
             raise ParameterError(f"framework must be one with a certificate on devices: {self.why_not_certified}")
-        if self.reports.levels is None:
+        thin, d, randomizer = self.sparsification, model.dimensions, self.reports.randomizer
+        if not isinstance(randomizer, CodedClipLaplace):
             raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] on devices, got {self.levels!r}")
-        thin, d, randomizer = self.sparsification, model.dimensions, self.reports.coded(self.reports.levels)
-        if thin is None:
-            return DeviceClient(model, randomizer)
-        return DeviceClient(model, randomizer, thin.on_device(d), thin.top_b_first(d))
+        return DeviceClient(model, randomizer, None if thin is None else thin.on_device(d), self._top_b_first(d))
+
+    def calibrator(self, calibration: str | None = None) -> Calibrator:
+        """How the analyzer reads a batch."""
+        return self.reports.calibrator(calibration, self.sparsification)
 
     def collector(
         self, users: int, dimensions: int, source: SimulationSource, threads: int = 1, *, only_sums: bool = False
@@ -145,26 +138,22 @@ class Terms:
         return Permuter(users, dimensions, source, threads=threads)
 
     def charged(self, dimensions: int) -> int:
-        """Coordinates in which the reports on two updates can differ, given choices that do not look at data.
-
-        These are charged for (docs/proofs.md, 9 and 10).
-        """
+        """Coordinates that are charged for: where two updates' reports can differ (docs/proofs.md, 9 and 10)."""
         return dimensions if self.sparsification is None else self.sparsification.charged(dimensions)
 
     def exposure(self, number: int, budgets: NDArray[np.float64], dimensions: int) -> Exposure:
         """What round ``number`` reveals, as the accountant has to know it: of these participants, no data."""
-        thin = self.sparsification
         return Exposure(
             budgets,
             self.charged(dimensions),
             self.reports.levels,
-            top_b_first=None if thin is None else thin.top_b_first(dimensions),
+            top_b_first=self._top_b_first(dimensions),
             round=number,
             dimensions=dimensions,
             mechanism=self.reports.name,
-            clip=self.reports.clip,
+            clip=self.reports.randomizer.clip,
             shuffled=self.kind.shuffled,
-            sparsifier=None if thin is None else thin.strategy,
+            sparsifier=None if self.sparsification is None else self.sparsification.strategy,
             why_not_certified=self.why_not_certified,
         )
 
@@ -176,9 +165,5 @@ class Terms:
         """The gate of a run under these terms, for about so many users."""
         return Accountant(self.central_delta(users), expected_rounds=self.rounds, target=self.target_epsilon)
 
-
-def unused(options: dict[str, Any], why: str) -> None:
-    """Raise if an option was given that would do nothing."""
-    for name, value in options.items():
-        if value is not None:
-            raise ParameterError(f"{name} must be left out: {why}; got {value!r}")
+    def _top_b_first(self, dimensions: int) -> int | None:
+        return None if self.sparsification is None else self.sparsification.top_b_first(dimensions)

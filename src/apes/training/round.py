@@ -1,8 +1,7 @@
 """One round: every user reports, the shuffler releases. Training, audit, paper and benchmarks all call `run_round`."""
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -83,13 +82,14 @@ def run_round(
     collector: Callable[[], Collector] = partial(
         terms.collector, budgets.size, model.dimensions, source, workers.count, only_sums=only_sums
     )
-    blocks = _blocks(budgets.size, workers.users_at_once)
+    edges = [*range(0, budgets.size, workers.users_at_once), budgets.size]
+    blocks = list(pairwise(edges))
     with quiet_blas():
         if workers.executor is not None:
             return _run_elsewhere(work, collector, blocks, workers.executor)
-        gathered, queue = collector(), _BlockQueue(blocks)
+        gathered = collector()
         with ThreadPoolExecutor(workers.count) as pool:
-            list(pool.map(lambda _: work.into(gathered, queue), range(workers.count)))
+            list(pool.map(lambda block: work.into(gathered, [block]), blocks))
         return gathered.release()
 
 
@@ -103,7 +103,7 @@ class _Work:
     weights: NDArray[np.float32]
     source: SimulationSource
 
-    def into(self, collector: Collector, blocks: Iterable[tuple[int, int]]) -> None:
+    def into(self, collector: Collector, blocks: list[tuple[int, int]]) -> None:
         """Let the users of these blocks report."""
         for start, stop in blocks:
             for report in self.client.reports(self.weights, self._block(start, stop), self.source):
@@ -141,21 +141,3 @@ def _gather(work: _Work, collector: Callable[[], Collector], blocks: list[tuple[
     with quiet_blas():
         work.into(gathered, blocks)
     return gathered.part()
-
-
-def _blocks(users: int, size: int) -> list[tuple[int, int]]:
-    return [(start, min(start + size, users)) for start in range(0, users, size)]
-
-
-class _BlockQueue:
-    """Hands out blocks, each to whichever thread asks next."""
-
-    def __init__(self, blocks: list[tuple[int, int]]) -> None:
-        self._blocks, self._lock = iter(blocks), threading.Lock()
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return self
-
-    def __next__(self) -> tuple[int, int]:
-        with self._lock:
-            return next(self._blocks)

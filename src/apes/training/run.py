@@ -5,7 +5,7 @@ not charged first.
 """
 
 import time
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,26 +43,19 @@ class RoundMetrics:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a run is of: another run of the same identity gives the same model.
+    """What a run is of: another run of the same identity gives the same model."""
 
-    Attributes:
-        terms: Digest of terms, model and feature map.
-        schedule: What the analyzer does with estimates, and the seed.
-        people: Digest of users, data and budgets.
-    """
-
-    terms: str
-    schedule: str
-    people: str
+    terms: str  # digest of terms, model and feature map
+    schedule: str  # what the analyzer does with estimates, and the seed
+    people: str  # digest of users, data and budgets
 
     def check(self, other: "Identity") -> None:
         """Raise unless the other is the same."""
-        for field in fields(self):
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+        for name, mine in asdict(self).items():
+            theirs, what = getattr(other, name), "people (data or budgets)" if name == "people" else name
             if mine != theirs:
-                what = {"people": "people (data or budgets)"}.get(field.name, field.name)
                 raise ParameterError(
-                    f"resume must be of the same {what} as this run, got {str(theirs)[:60]}, not {str(mine)[:60]}"
+                    f"resume must be of the same {what} as this run, got {str(theirs)[:60]}, not {mine[:60]}"
                 )
 
 
@@ -85,10 +78,7 @@ class Run:
     """Charges, calibrates, steps and evaluates, round after round.
 
     Args:
-        terms: What users agreed to.
-        schedule: What is done with estimates.
-        model: What is trained.
-        identity: What the run is of.
+        terms, schedule, model, identity: What the run is of.
         users: About how many take part; the default delta depends on it.
         test: Public examples that the model is judged by, or None.
         resume: Where to go on. What it recorded is charged again, round by round, and nothing else.
@@ -110,7 +100,7 @@ class Run:
     ) -> None:
         self._terms, self._schedule, self._model, self._test = terms, schedule, model, test
         self._accountant = terms.accountant(users)
-        self._calibrator = terms.reports.calibrator(schedule.calibration, terms.sparsification)
+        self._calibrator = terms.calibrator(schedule.calibration)
         self._optimizers: dict[str, ServerOptimizer] = {}
         self.progress = Progress(identity, ServerState.start(check_model(model)))
         self._charged: tuple[Exposure, float] | None = None
@@ -128,11 +118,6 @@ class Run:
             self.progress = resume
 
     @property
-    def delta(self) -> float:
-        """Delta of the guarantee."""
-        return self._accountant.delta
-
-    @property
     def is_done(self) -> bool:
         """Whether all rounds are over."""
         return self.progress.rounds >= self._terms.rounds
@@ -147,21 +132,12 @@ class Run:
         return self._accountant.allows(self._exposure(budgets))
 
     def charge(self, budgets: NDArray[np.float64]) -> None:
-        """Charge the next round, with these participants, before anything of it is released.
-
-        Raises:
-            BudgetExceeded: If that would go beyond the target.
-        """
+        """Charge the next round, with these participants, before anything of it is released; or BudgetExceeded."""
         exposure = self._exposure(budgets)
         self._charged = exposure, self._accountant.charge(exposure)
 
     def conclude(self, batch: Batch, began: float) -> None:
-        """Take the batch of the round that was charged, and make the step.
-
-        Args:
-            batch: Whose budgets are those of everybody who took part, and of nobody else.
-            began: When the round began, by `time.perf_counter`.
-        """
+        """Take the batch of the round that was charged, and make the step; ``began`` is by `time.perf_counter`."""
         if self._charged is None:
             raise ProtocolError("a round is charged before its batch is looked at")
         exposure, epsilon = self._charged

@@ -10,8 +10,9 @@ import sys
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +31,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZi
 
 
 class RunFolder:
-    """Where a run keeps what it has reached.
-
-    Attributes:
-        path: The folder.
-        config: What it was started with: ``choices``, ``delta``, ``rounds``, where the data came from, versions.
-    """
+    """Where a run keeps what it has reached, and what it was started with: choices, delta, rounds, data, versions."""
 
     def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
         self.path, self.config = path, config
@@ -44,17 +40,12 @@ class RunFolder:
     def create(cls, path: Path, choices: Mapping[str, Any], *, delta: float, rounds: int, data: str) -> "RunFolder":
         """Start a folder for a new run; refuses one that already holds a run.
 
-        Args:
-            path: The folder; made if need be.
-            choices: What is going to run, as plain values.
-            delta: Of the guarantee.
-            rounds: How many rounds the accountant expects.
-            data: Where the data came from.
+        ``choices`` is what is going to run, as plain values; the accountant expects so many rounds.
         """
         check_new(path)
         versions = {"version": __version__, "python": sys.version.split()[0], "numpy": np.__version__}
         config = {"choices": dict(choices), "delta": delta, "rounds": rounds, "data": data, **versions}
-        _write_text(path / _CONFIG, json.dumps(config, indent=2) + "\n")
+        _write_json(path / _CONFIG, config)
         return cls(path, config)
 
     @classmethod
@@ -77,7 +68,8 @@ class RunFolder:
         try:
             with np.load(file, allow_pickle=False) as stored:
                 header = json.loads(bytes(stored["header"]).decode())
-                state = ServerState(stored["weights"], stored["velocity"], stored["average"], int(header["step"]))
+                arrays = {name: stored[name] for name in ("weights", "velocity", "average")}
+                state = ServerState(**arrays, step=int(stored["step"]))
             identity = Identity(**header["identity"])
             metrics = tuple(RoundMetrics(**entry) for entry in header["metrics"])
             exposures = self._exposures(header["exposures"])
@@ -89,37 +81,23 @@ class RunFolder:
         """Replace the checkpoint, then the line files that follow from it."""
         metrics = [asdict(entry) for entry in progress.metrics]
         exposures = [exposure.as_dict() for exposure in progress.exposures]
-        header = {
-            "identity": asdict(progress.identity),
-            "step": progress.state.step,
-            "metrics": metrics,
-            "exposures": exposures,
-        }
+        header = {"identity": asdict(progress.identity), "metrics": metrics, "exposures": exposures}
         # Who took part must be known again after a crash, to charge for it; so it is kept before the round counts.
         for exposure in progress.exposures[-1:]:
             self._keep_budgets(exposure)
-
-        def write(file: BinaryIO) -> None:
-            state = progress.state
-            text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-            np.savez(file, header=text, weights=state.weights, velocity=state.velocity, average=state.average)
-
-        write_whole(self.path / _CHECKPOINT, write)
-        self._write_lines("metrics.jsonl", metrics)
-        self._write_lines(_EXPOSURES, exposures)
+        text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+        write_whole(self.path / _CHECKPOINT, lambda file: np.savez(file, header=text, **vars(progress.state)))
+        for name, entries in (("metrics.jsonl", metrics), (_EXPOSURES, exposures)):
+            write_bytes(self.path / name, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
 
     def finish(self, weights: NDArray[np.float64] | None, summary: dict[str, Any]) -> None:
         """Write the model, if there is one, and the summary."""
         if weights is not None:
             write_whole(self.path / "model.npz", lambda file: np.savez(file, weights=weights))
-        _write_text(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
+        _write_json(self.path / "summary.json", summary)
 
     def recertify(self) -> tuple[list[float], Guarantee]:
-        """Epsilon after every round, and the guarantee, from the log alone: exposures and the budgets they name.
-
-        Raises:
-            DataError: If the log is missing or damaged.
-        """
+        """Epsilon after every round, and the guarantee, from the log alone: exposures and the budgets they name."""
         file = self.path / _EXPOSURES
         try:
             exposures = self._exposures(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
@@ -131,14 +109,9 @@ class RunFolder:
         return [accountant.charge(exposure) for exposure in exposures], accountant.guarantee
 
     def _exposures(self, lines: Iterable[Mapping[str, Any]]) -> tuple[Exposure, ...]:
-        known: dict[str, NDArray[np.float64]] = {}
-        found = []
-        for line in lines:
-            name = str(line["budgets_sha256"])
-            if name not in known:
-                known[name] = self._read_budgets(name)
-            found.append(Exposure.from_dict(line, known[name]))
-        return tuple(found)
+        # Rounds with the same participants name the same file, which is read once.
+        read = cache(self._read_budgets)
+        return tuple(Exposure.from_dict(line, read(str(line["budgets_sha256"]))) for line in lines)
 
     def _keep_budgets(self, exposure: Exposure) -> None:
         path = self._budgets_file(exposure.budgets_sha256)
@@ -156,9 +129,6 @@ class RunFolder:
     def _budgets_file(self, name: str) -> Path:
         return self.path / "budgets" / f"{name}.npy"
 
-    def _write_lines(self, name: str, entries: list[dict[str, Any]]) -> None:
-        _write_text(self.path / name, "".join(json.dumps(entry) + "\n" for entry in entries))
-
 
 def check_new(path: Path) -> None:
     """Raise unless a new run can be started in this folder."""
@@ -168,5 +138,5 @@ def check_new(path: Path) -> None:
         raise ParameterError(f"out must be a folder, got the file {str(path)!r}")
 
 
-def _write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())

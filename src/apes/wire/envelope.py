@@ -24,10 +24,10 @@ from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-from numpy.typing import NDArray
 
 from apes.checks import whole
 from apes.errors import ParameterError, ProtocolError
+from apes.mathematics.arrays import U8
 
 VERSION = 1
 RUN_BYTES = 16
@@ -44,16 +44,10 @@ _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 @dataclass(frozen=True)
 class Binding:
-    """What a report is good for, and nothing else.
-
-    Attributes:
-        run: 16 bytes that name the training run.
-        round: Number of the round, in [1, 2^32).
-        terms: 32 bytes: the digest of the terms.
-    """
+    """What a report is good for, and nothing else."""
 
     run: bytes
-    round: int
+    round: int  # in [1, 2^32)
     terms: bytes
 
     def __post_init__(self) -> None:
@@ -80,12 +74,8 @@ class Envelope:
             return False
         return True
 
-    def open(self, key: X25519PrivateKey) -> tuple[float, NDArray[np.uint8]]:
-        """Return the budget and the levels; neither is checked against anything yet.
-
-        Raises:
-            ProtocolError: If it was not sealed to this key, by this sender, for this run, round and terms.
-        """
+    def open(self, key: X25519PrivateKey) -> tuple[float, U8]:
+        """Open what was sealed to this key, by this sender, for this binding: budget and levels, not checked yet."""
         try:
             plain = _SUITE.decrypt(self.sealed, key, _header(self.binding, self.sender))
         except InvalidTag:
@@ -99,17 +89,10 @@ def envelope_size(dimensions: int) -> int:
     return _HEADER.size + _SEAL_BYTES + _BUDGET.size + dimensions + _SIGNATURE_BYTES
 
 
-def seal(
-    levels: NDArray[np.uint8], budget: float, binding: Binding, key: Ed25519PrivateKey, shuffler: X25519PublicKey
-) -> bytes:
-    """Seal and sign one user's report.
+def seal(levels: U8, budget: float, binding: Binding, key: Ed25519PrivateKey, shuffler: X25519PublicKey) -> bytes:
+    """Seal one user's report for the shuffler and sign it; the key's public half names the sender.
 
-    Args:
-        levels: A level per coordinate.
-        budget: The user's local budget, which the analyzer will see among everybody else's.
-        binding: Run, round and terms.
-        key: The user's signing key; its public half names the sender.
-        shuffler: Whom the report is for.
+    The analyzer will see the budget among everybody else's.
     """
     if levels.dtype != np.uint8 or levels.ndim != 1 or levels.size == 0:
         raise ParameterError(f"levels must be a row of bytes, got {levels.dtype} of shape {levels.shape}")
@@ -119,19 +102,14 @@ def seal(
 
 
 def parse(data: bytes, dimensions: int) -> Envelope:
-    """Take an envelope apart without opening it.
-
-    Raises:
-        ProtocolError: If it is not an envelope of this version and size.
-    """
+    """Take an envelope of this version and size apart without opening it."""
     if len(data) != envelope_size(dimensions):
         raise ProtocolError(f"an envelope has {envelope_size(dimensions)} bytes here, got {len(data)}")
     magic, version, run, number, terms, sender = _HEADER.unpack_from(data)
     if magic != _MAGIC or version != VERSION or number == 0:
         raise ProtocolError("not an envelope of this version")
-    return Envelope(
-        Binding(run, number, terms), sender, data[_HEADER.size : -_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
-    )
+    sealed, signature = data[_HEADER.size : -_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
+    return Envelope(Binding(run, number, terms), sender, sealed, signature)
 
 
 def _header(binding: Binding, sender: bytes) -> bytes:

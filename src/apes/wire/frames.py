@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from apes.errors import ParameterError, ProtocolError
 
 LENGTH = struct.Struct("<I")
-"""What stands before a frame."""
 
 
 def framed(items: Iterable[bytes]) -> Iterator[bytes]:
@@ -19,11 +18,7 @@ def framed(items: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def first_frame(data: bytes) -> tuple[bytes, memoryview]:
-    """Return the frame that ``data`` begins with, and all that follows it.
-
-    Raises:
-        ProtocolError: If the frame is cut short.
-    """
+    """Return the frame that ``data`` begins with, and all that follows it."""
     start = LENGTH.size
     stop = start + LENGTH.unpack_from(data)[0] if len(data) >= start else start
     if len(data) < stop:
@@ -32,11 +27,7 @@ def first_frame(data: bytes) -> tuple[bytes, memoryview]:
 
 
 class FrameReader:
-    """Takes a stream in pieces of any size and gives its frames back.
-
-    Args:
-        largest: Bytes of the largest frame wanted, at least 1; a larger one is skipped and comes out empty.
-    """
+    """Takes a stream in pieces of any size and gives its frames back; those that are too large come out empty."""
 
     def __init__(self, largest: int) -> None:
         if largest < 1:

@@ -16,20 +16,12 @@ _VERSION = 2
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One round's answer of the shuffler.
-
-    Attributes:
-        run: The run, in hexadecimal.
-        round: Number of the round.
-        terms: Digest of the terms, in hexadecimal.
-        batch: Counts and budgets of those whose reports counted.
-        refused: How many reports were refused, by reason.
-    """
+    """One round's answer of the shuffler: run and digest of the terms in hexadecimal, refused reports by reason."""
 
     run: str
     round: int
     terms: str
-    batch: CountedBatch
+    batch: CountedBatch  # of those whose reports counted
     refused: dict[str, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
@@ -50,11 +42,7 @@ class Release:
 
     @classmethod
     def decode(cls, data: bytes) -> "Release":
-        """Read a release, checking that it is whole and agrees with itself.
-
-        Raises:
-            ProtocolError: If it does not.
-        """
+        """Read a release, checking that it is whole and agrees with itself."""
         text, numbers = first_frame(data)
         try:
             header = json.loads(text)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from apes.accounting import Array
+
 # The integers of the coded mechanism agree with its real-valued law to a relative 2^-64 exp(e)
 # (apes.mathematics.thresholds).
 _TABLE_ERROR = 2.0**-64
@@ -25,15 +25,10 @@ _CELLS = 4096
 
 @dataclass(frozen=True, eq=False)
 class HiddenPair:
-    """The victim's two laws and the blanket, cell by cell.
+    """The blanket and the victim's two laws, data at one end and at the other: their mass in each cell.
 
-    Attributes:
-        blanket: Mass of w in each cell.
-        first: Mass of the victim's report in each cell, data at one end.
-        second: The same, data at the other end.
-        highest: For each cell, the largest value of (first density) / (blanket density) and
-        lowest: the smallest; equal where a cell is a single level.
-        reverse_highest, reverse_lowest: The same for the second law.
+    For each cell the highest and lowest values of (first density) / (blanket density), equal where a cell is a single
+    level; reverse: the same for the second law.
     """
 
     blanket: Array
@@ -46,21 +41,13 @@ class HiddenPair:
 
 
 def echo_probabilities(budgets: Array, shape: float, levels: int | None) -> Array:
-    """Probability gamma_i that user i's report is a draw from the blanket, rounded down.
-
-    Args:
-        budgets: The other users' budgets, each in (0, inf).
-        shape: b of the blanket, in [0, inf).
-        levels: K of coded reports, or None for continuous ones.
-    """
+    """Probability gamma_i that another user's report is a draw from the blanket of shape b >= 0, rounded down."""
     e, b = budgets, shape
     if levels is None:
         # (2 / b) kappa(e) min(exp(b/2) - 1, exp(e/2) (1 - exp(-b/2))), kappa(e) = e / (exp(e) - 1)
-        kappa = e * np.exp(-e) / -np.expm1(-e)
-        if b == 0:
-            gamma = kappa
-        else:
-            gamma = 2 / b * kappa * np.minimum(np.expm1(b / 2), np.exp(np.minimum(e, 700) / 2) * -np.expm1(-b / 2))
+        gamma = e * np.exp(-e) / -np.expm1(-e)
+        if b > 0:
+            gamma *= 2 / b * np.minimum(np.expm1(b / 2), np.exp(np.minimum(e, 700) / 2) * -np.expm1(-b / 2))
         return np.asarray(gamma * (1 - 1e-12))
     centre = np.abs(np.arange(levels) - (levels - 1) / 2) / (levels - 1)
     norm = np.exp(-b * centre).sum()
@@ -80,26 +67,14 @@ def table_error(budget: float) -> float:
 
 def hidden_pair(budget: float, shape: float, levels: int | None) -> HiddenPair:
     """The victim's laws at the two ends, and the blanket of that shape, at most the budget."""
-    first, blanket = _end_law(budget, levels), _centred_law(shape, levels)
-    # It falls from end to end, so a cell's largest value is at its left edge.
-    ratio = first.densities / blanket.densities
-    high, low = (ratio, ratio) if levels is not None else (ratio[:-1], ratio[1:])
-    return HiddenPair(blanket.masses, first.masses, first.masses[::-1].copy(), high, low, high[::-1], low[::-1])
+    first = _end_law(budget, levels)
+    return _under(_centred_law(shape, levels), first, _CellLaw(first.masses[::-1].copy(), first.densities[::-1]))
 
 
 def half_pairs(budget: float, levels: int | None) -> tuple[HiddenPair, HiddenPair]:
     """The victim's laws at an end and at the centre under the uniform blanket: end against centre, and the reverse."""
     end, centre, uniform = _end_law(budget, levels), _centred_law(budget, levels), _centred_law(0.0, levels)
-    ranges = []
-    for law in (end, centre):
-        ratio = law.densities / uniform.densities
-        # 1/2 is an edge, so that the densities are monotone within each cell.
-        left, right = (ratio, ratio) if levels is not None else (ratio[:-1], ratio[1:])
-        ranges.append((np.maximum(left, right), np.minimum(left, right)))
-    return (
-        HiddenPair(uniform.masses, end.masses, centre.masses, *ranges[0], *ranges[1]),
-        HiddenPair(uniform.masses, centre.masses, end.masses, *ranges[1], *ranges[0]),
-    )
+    return _under(uniform, end, centre), _under(uniform, centre, end)
 
 
 class _CellLaw(NamedTuple):
@@ -107,6 +82,16 @@ class _CellLaw(NamedTuple):
 
     masses: Array
     densities: Array
+
+
+def _under(blanket: _CellLaw, first: _CellLaw, second: _CellLaw) -> HiddenPair:
+    ranges: list[Array] = []
+    for law in (first, second):
+        ratio = law.densities / blanket.densities
+        # 1/2 is an edge, so that the ratio is monotone within each cell.
+        left, right = (ratio, ratio) if ratio.size == law.masses.size else (ratio[:-1], ratio[1:])
+        ranges += np.maximum(left, right), np.minimum(left, right)
+    return HiddenPair(blanket.masses, first.masses, second.masses, *ranges)
 
 
 def _end_law(budget: float, levels: int | None) -> _CellLaw:

@@ -6,11 +6,12 @@ the hockey-stick divergence of the two together.
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.accounting import Array, Whole
 from apes.accounting.certificate.blanket import HiddenPair, echo_probabilities, hidden_pair, table_error
 from apes.accounting.certificate.divergence import excess
 from apes.accounting.certificate.echoes import echo_law
@@ -19,7 +20,6 @@ from apes.errors import ParameterError
 from apes.mathematics.search import bisect
 from apes.mathematics.thresholds import MAX_LEVELS
 
-Array = NDArray[np.float64]
 # Shapes tried at first, evenly spaced; then two more around the best.
 _SHAPES = 5
 _CELLS = 192
@@ -45,28 +45,22 @@ class PrivacyCurve(Protocol):
         """What it costs locally, in nats; beyond it delta is 0."""
 
     def delta(self, t: float, cells: int | None = None) -> float:
-        """Upper bound of the hockey-stick divergence at exp(t)."""
+        """Upper bound of the hockey-stick divergence at exp(t), t of either sign."""
 
     def epsilon(self, delta: float, cells: int | None = None) -> float:
-        """A t with delta(t) <= delta, as small as was found."""
+        """Smallest t found with delta(t) <= delta, at most the budget."""
 
 
 @dataclass(frozen=True, eq=False)
 class HidingCurve:
-    """delta as a function of t for a victim among others: an upper bound of the true divergence.
-
-    Attributes:
-        budget: The victim's local budget; beyond it delta is 0.
-        pair: The victim's laws at the two ends, under the blanket.
-        sizes: Numbers of reports that hide together, the victim's included.
-        masses: How likely each is.
-        table_error: eta, by which factor 1 + eta the victim's realised probabilities may exceed the ideal ones.
-    """
+    """delta as a function of t for a victim among others: an upper bound of the true divergence."""
 
     budget: float
     pair: HiddenPair
-    sizes: NDArray[np.int64]
+    # Numbers of reports that hide together, the victim's included, and how likely each is.
+    sizes: Whole
     masses: Array
+    # eta: by which factor 1 + eta the victim's realised probabilities may exceed the ideal ones.
     table_error: float = 0.0
 
     def delta(self, t: float, cells: int | None = None) -> float:
@@ -97,22 +91,15 @@ class HidingCurve:
         unsafe, safe = 0.0, self.budget
         if self.budget > _WIDE:
             # The bound need not fall with t as the truth does: begin with small ones.
-            for t in np.geomspace(1e-3, self.budget, _PROBES).tolist():
-                if is_safe(t):
-                    safe = t
-                    break
-                unsafe = t
+            probes = [0.0, *np.geomspace(1e-3, self.budget, _PROBES).tolist()]
+            unsafe, safe = next((pair for pair in pairwise(probes) if is_safe(pair[1])), (probes[-1], safe))
         return bisect(is_safe, unsafe, safe, steps=_STEPS, tolerance=1e-5, from_zero=0.25)
 
 
 def hiding_curve(budget: float, others: Array, delta: float, levels: int | None) -> HidingCurve:
-    """The best curve over the shapes of the blanket, for a victim among other honest users.
+    """The best curve over the shapes of the blanket, for a victim among other honest users (there may be none).
 
-    Args:
-        budget: The victim's local budget, in (0, inf).
-        others: Budgets of the others; may be empty.
-        delta: Where the curve is to be good, in (0, 1); it is valid everywhere.
-        levels: K of coded reports, or None for continuous ones.
+    The curve is good at ``delta`` in (0, 1), and valid everywhere.
     """
     if budget > LARGEST_BUDGET:
         return shaped_curve(budget, np.empty(0), 0.0, levels)
@@ -132,7 +119,7 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
 
 
 def shaped_curve(
-    budget: float, others: Array, shape: float, levels: int | None, counts: NDArray[np.int64] | None = None
+    budget: float, others: Array, shape: float, levels: int | None, counts: Whole | None = None
 ) -> HidingCurve:
     """The curve under the blanket of one shape, in [0, budget]; ``counts`` says how many others have each budget."""
     if counts is None:
@@ -143,7 +130,7 @@ def shaped_curve(
     return HidingCurve(budget, pair, echoes + 1, masses, eta)
 
 
-def honest_others(budgets: Array, colluders: int, levels: int | None) -> Array:
+def honest_others(budgets: Array, colluders: int) -> Array:
     """The budgets that hide any one user: without the victim's own and the colluders', whichever hide best."""
     budgets = positive_array("budgets", budgets)
     drop = whole("colluders", colluders, 0) + 1
@@ -153,7 +140,7 @@ def honest_others(budgets: Array, colluders: int, levels: int | None) -> Array:
     return np.asarray(np.sort(budgets)[drop:])
 
 
-def _grouped(budgets: Array) -> tuple[Array, NDArray[np.int64]]:
+def _grouped(budgets: Array) -> tuple[Array, Whole]:
     """A few thousand budgets that stand for many, each at least as large as those it stands for, and how many they are.
 
     A larger budget echoes less often, so this is on the safe side, and what follows does not grow with n.

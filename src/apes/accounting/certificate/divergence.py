@@ -9,28 +9,20 @@ wrapping around could hide is bounded and added.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.accounting import Array, Whole
 from apes.accounting.certificate.blanket import HiddenPair
 from apes.accounting.certificate.spectrum import RampSpectrum
 from apes.accounting.composition.lattice import UNIT, Lattice, Tilted, tail_bound, tilt, tilt_to_mean
 
-Array = NDArray[np.float64]
 # Half width of the window in standard deviations of the (tilted) sum; what lies beyond is bounded and added.
 _WINDOW = 9.0
 # Sums of up to a hundred thousand products, and the masses of the cells, are off by less.
 _ROUNDING = 1 + 1e-9
 
 
-def excess(pair: HiddenPair, t: float, sizes: NDArray[np.int64], cells: int) -> Array:
-    """Upper bounds of f(m, t) for several m.
-
-    Args:
-        pair: The victim's laws and the blanket.
-        t: Where the divergence is taken, in nats.
-        sizes: Numbers of hidden reports m, each at least 1.
-        cells: Cells of the lattice across the range of L; more are tighter and slower.
-    """
+def excess(pair: HiddenPair, t: float, sizes: Whole, cells: int) -> Array:
+    """Upper bounds of f(m, t), t in nats, for several m >= 1; more cells of the lattice are tighter and slower."""
     lattice = _spread(pair, t, cells)
     points = lattice.points
     # L is a difference, off by up to `shift`; it counts as larger by that.
@@ -44,7 +36,7 @@ def excess(pair: HiddenPair, t: float, sizes: NDArray[np.int64], cells: int) -> 
     return bounds * _ROUNDING
 
 
-def _hidden(lattice: Lattice, sizes: NDArray[np.int64], shift: float) -> Array:
+def _hidden(lattice: Lattice, sizes: Whole, shift: float) -> Array:
     tilted = tilt(lattice, tilt_to_mean(lattice, 0.0))
     n = _length(tilted, int(sizes.max()))
     spectrum = RampSpectrum(lattice.places, tilted.weights, tilted.theta * lattice.step, n)

@@ -8,11 +8,10 @@ a cost that does not grow with n. The law is then gathered into blocks, each at 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.accounting import Array, Whole
 from apes.accounting.composition.lattice import UNIT
 
-Array = NDArray[np.float64]
 _VALUES = 256
 # Blocks of the law's central part; below it a few wide ones, below those Chernoff bounds.
 _BLOCKS = 80
@@ -22,15 +21,10 @@ _LOWEST = 12.0
 _FAR = (40.0, 30.0, 22.0, 16.0)
 
 
-def echo_law(probabilities: Array, counts: NDArray[np.int64] | None = None) -> tuple[NDArray[np.int64], Array]:
-    """Numbers of echoes and the probabilities with which at least so many are there, from below.
+def echo_law(probabilities: Array, counts: Whole | None = None) -> tuple[Whole, Array]:
+    """Numbers of echoes m_0 < m_1 < ... and masses adding to at least 1: a law stochastically below that of M.
 
-    Args:
-        probabilities: gamma_i of the honest users that took part, without the victim's; may be empty.
-        counts: How many users have each of them; by default one.
-
-    Returns:
-        Values m_0 < m_1 < ... and masses adding to at least 1: a law stochastically below that of M.
+    Of the honest users that took part, without the victim, with these gamma_i; ``counts`` (1) of them with each.
     """
     if probabilities.size == 0:
         return np.zeros(1, dtype=np.int64), np.ones(1)
@@ -48,7 +42,10 @@ def echo_law(probabilities: Array, counts: NDArray[np.int64] | None = None) -> t
     ends = np.unique(np.clip(np.floor(edges) - start, 0, n - 1)).astype(int)
     # What was wrapped into the window from above counts as less than it is, which is safe. Rounding is added to each
     # block, so that the masses add up to a little more than 1.
-    masses = np.add.reduceat(law, ends) + np.diff(np.append(ends, n)) * _rounding(n, values.size, mean)
+    # An entry is off by logarithms and phases that add up to some times the mean, and by the transform: NumPy adds rows
+    # of up to 256 terms in blocks, off by 20 units of what the terms' sizes add up to: pi times the mean.
+    off = (4 * values.size + 80 * mean + 8 * math.log2(n) + 8) * UNIT
+    masses = np.add.reduceat(law, ends) + np.diff(np.append(ends, n)) * off
     masses[0] += law[: ends[0]].sum()
     # P(M < k) counts in full at the next lower place.
     far = np.unique(np.clip(np.floor(mean - deviation * np.array(_FAR)), 0, start + int(ends[0]))).astype(int)
@@ -57,15 +54,7 @@ def echo_law(probabilities: Array, counts: NDArray[np.int64] | None = None) -> t
     return places.astype(np.int64), np.concatenate([below, masses])
 
 
-def _rounding(n: int, values: int, mean: float) -> float:
-    """Bound of the error of one entry: logarithms and phases that add up to some times the mean, and the transform.
-
-    NumPy adds rows of up to 256 terms in blocks, off by 20 units of what the terms' sizes add up to: pi times the mean.
-    """
-    return (4 * values + 80 * mean + 8 * math.log2(n) + 8) * UNIT
-
-
-def _chernoff(values: Array, counts: NDArray[np.int64], low: int) -> float:
+def _chernoff(values: Array, counts: Whole, low: int) -> float:
     """Bound of P(M < low): min over l of exp(l low) E exp(-l M)."""
     if low == 0:
         return 0.0
@@ -75,7 +64,7 @@ def _chernoff(values: Array, counts: NDArray[np.int64], low: int) -> float:
     return 1e-300 + math.exp(min(0.0, min(logs) + 4 * UNIT * float(counts.sum())))
 
 
-def _rounded_down(probabilities: Array, users: NDArray[np.int64]) -> tuple[Array, NDArray[np.int64]]:
+def _rounded_down(probabilities: Array, users: Whole) -> tuple[Array, Whole]:
     """At most a few hundred different values, none above the original."""
     values, place = np.unique(probabilities, return_inverse=True)
     counts = np.bincount(place, weights=users, minlength=values.size).astype(np.int64)
@@ -86,19 +75,17 @@ def _rounded_down(probabilities: Array, users: NDArray[np.int64]) -> tuple[Array
     return edges, np.bincount(place, weights=counts, minlength=edges.size).astype(np.int64)
 
 
-def _law_of_sum(values: Array, counts: NDArray[np.int64], start: int, n: int) -> Array:
+def _law_of_sum(values: Array, counts: Whole, start: int, n: int) -> Array:
     """P(M = start + i) for i in 0 .. n - 1; what lies outside the window is wrapped into it."""
     angles = 2 * np.pi * np.arange(n // 2 + 1) / n
     # The modulus is at most exp(-2 Var sin(a / 2)^2), since log(1 - x) <= -x: the rest is below exp(-60), and left out.
     variance = float(counts @ (values * (1 - values)))
     angles = angles[2 * variance * np.sin(angles / 2) ** 2 <= 60]
-    sine, cosine, half_sine = (
-        np.asarray(f)[:, None] for f in (np.sin(angles), np.cos(angles), np.sin(angles / 2) ** 2)
-    )
+    column = angles[:, None]
     with np.errstate(divide="ignore"):
         # log(1 - g + g exp(-i a)) in parts: its modulus without forming 1 + something small.
-        sizes = counts * 0.5 * np.log1p(np.maximum(-4 * values * (1 - values) * half_sine, -1))
-    phases = -counts * np.arctan2(values * sine, 1 - values + values * cosine)
+        sizes = counts * 0.5 * np.log1p(np.maximum(-4 * values * (1 - values) * np.sin(column / 2) ** 2, -1))
+    phases = -counts * np.arctan2(values * np.sin(column), 1 - values + values * np.cos(column))
     transform = np.zeros(n // 2 + 1, dtype=np.complex128)
     transform[: angles.size] = np.exp(sizes.sum(axis=1)) * np.exp(1j * (angles * start + phases.sum(axis=1)))
     return np.fft.irfft(transform, n)

@@ -6,14 +6,15 @@ frequencies matter; then F_k is summed directly, V_k has a closed form, and the 
 """
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.accounting import Array, Whole
 from apes.accounting.composition.lattice import POWER_ERROR, UNIT, transform_error, wrapped
 
-Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 # Powers |F_k|^m below exp(-60) are left out, and bounded by exp(-59).
 _NOTHING = 60.0
@@ -28,7 +29,7 @@ _AT_ONCE = 1 << 18
 class _Band(NamedTuple):
     """The frequencies that matter, the transforms F and V at them, and by how much each may be off."""
 
-    kept: NDArray[np.int64]
+    kept: Whole
     transform: Complex
     dual: Complex
     noise: float
@@ -36,22 +37,17 @@ class _Band(NamedTuple):
 
 
 class RampSpectrum:
-    """Spectra of a variable and of the ramp.
+    """Spectra of a variable of mean 0, or nearly, and of the ramp of a rate >= 0 per place.
 
-    Args:
-        places: Whole numbers that the variable takes.
-        weights: Their probabilities; the mean is about 0.
-        rate: At least 0, per place.
-        n: Length of the window, a power of two: places from -n/2 to n/2 - 1.
+    On a window of places from -n/2 to n/2 - 1, n a power of two.
     """
 
-    def __init__(self, places: NDArray[np.int64], weights: Array, rate: float, n: int) -> None:
+    def __init__(self, places: Whole, weights: Array, rate: float, n: int) -> None:
         self._places, self._weights, self._rate, self._n = places, weights, rate, n
         total, off = ramp_transform(rate, np.zeros(1), n // 2)
         self._mass = float(total.real[0] + off[0])
-        self._whole: tuple[Complex, Complex] | None = None
 
-    def expectations(self, sizes: NDArray[np.int64]) -> Array:
+    def expectations(self, sizes: Whole) -> Array:
         """Upper bounds of E[S_+ exp(-rate S); S < n/2] for each m >= 2; what wraps around is added, which is safe."""
         totals = np.empty(sizes.size)
         scales = np.floor(np.log2(sizes))
@@ -64,7 +60,7 @@ class RampSpectrum:
                 totals[part] = self._paired(sizes[part][:, None], band)
         return totals
 
-    def _paired(self, m: NDArray[np.int64], band: _Band) -> Array:
+    def _paired(self, m: Whole, band: _Band) -> Array:
         """(1/n) sum_k F_k^m conj(V_k) over all frequencies, and all that could be missing from it."""
         kept, transform, dual, noise, off = band
         modulus, strength = np.abs(transform), np.abs(dual)
@@ -77,15 +73,15 @@ class RampSpectrum:
         error = wrong @ ((strength + off) * both) + size @ (off * both)
         return np.asarray((total + error) / self._n + _LEFT_OUT * self._mass)
 
+    @cached_property
+    def _whole(self) -> tuple[Complex, Complex]:
+        half = np.arange(self._n // 2, dtype=np.float64)
+        ramp = np.fft.rfft(half * np.exp(-self._rate * half), self._n)
+        return np.fft.rfft(wrapped(self._places, self._weights, self._n)), ramp
+
     def _all(self, smallest: float) -> _Band:
         """All frequencies that matter for m >= smallest, by fast Fourier transforms."""
-        if self._whole is None:
-            ramp = np.zeros(self._n)
-            ramp[: self._n // 2] = np.arange(self._n // 2)
-            ramp[: self._n // 2] *= np.exp(-self._rate * ramp[: self._n // 2])
-            self._whole = np.fft.rfft(wrapped(self._places, self._weights, self._n)), np.fft.rfft(ramp)
-        transform, dual = self._whole
-        noise = transform_error(self._n)
+        (transform, dual), noise = self._whole, transform_error(self._n)
         kept = np.flatnonzero(smallest * np.log(np.abs(transform) + noise) > -_NOTHING)
         return _Band(kept, transform[kept], dual[kept], noise, np.full(kept.size, noise * self._mass))
 

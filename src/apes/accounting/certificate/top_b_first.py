@@ -11,15 +11,14 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.accounting import Array
 from apes.accounting.certificate.blanket import half_pairs
 from apes.accounting.certificate.curve import SMALLEST_BUDGET, HidingCurve, shaped_curve
 from apes.accounting.composition.lattice import UNIT, Lattice
 from apes.accounting.composition.losses import curve_points, losses
 from apes.mathematics.search import bisect
 
-Array = NDArray[np.float64]
 LARGEST_COUPLE_BUDGET = 10.0
 """Beyond it the couple's curve is not computed: twice as many whole coordinates cover everything."""
 
@@ -30,15 +29,11 @@ _STEPS = 60
 
 @dataclass(frozen=True, eq=False)
 class TopBFirstCurve:
-    """delta as a function of t: the larger one of a whole coordinate's and of a couple's.
-
-    Attributes:
-        whole: The curve of two ends in one coordinate.
-        couple: Losses of a couple: a coordinate that goes from an end to the centre, another that goes the other way.
-        breach: What counts as a breach in a couple.
-    """
+    """delta as a function of t: the larger one of a whole coordinate's and of a couple's."""
 
     whole: HidingCurve
+    # Losses of a couple: a coordinate that goes from an end to the centre, another that goes the other way; and what of
+    # it counts as a breach.
     couple: Lattice
     breach: float
 
@@ -71,13 +66,9 @@ class TopBFirstCurve:
 
 
 def top_b_first_curve(budget: float, others: Array, delta: float, levels: int | None) -> TopBFirstCurve:
-    """The curve of a victim who chose coordinates first, among other honest users.
+    """The curve of a victim who chose coordinates first, among other honest users; smaller budgets are covered too.
 
-    Args:
-        budget: The victim's local budget, the largest of all users', in (0, LARGEST_COUPLE_BUDGET].
-        others: Budgets of the others; may be empty.
-        delta: Where the curve is to be good, in (0, 1); it is valid everywhere.
-        levels: K of coded reports, or None for continuous ones.
+    The budget is at most LARGEST_COUPLE_BUDGET. The curve is good at ``delta``, and valid everywhere.
     """
     # Under the uniform blanket the pair of an end and the centre tells more, the larger the budget is.
     whole = shaped_curve(budget, others, 0.0, levels)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from apes.accounting.certificate.curve import LARGEST_BUDGET, PrivacyCurve
@@ -21,7 +20,6 @@ from apes.checks import whole
 from apes.errors import ParameterError, RegimeError
 from apes.mathematics.search import bisect
 
-Array = NDArray[np.float64]
 Use = tuple[PrivacyCurve, int]
 """A curve and how many times it is used."""
 
@@ -41,12 +39,9 @@ _ROUNDING = 1 + 1e-9
 
 
 class Composer:
-    """Certified epsilon of many independent uses of one or several curves.
+    """Certified epsilon at ``delta`` in [1e-100, 1) of many independent uses of one or several curves.
 
-    Args:
-        delta: In [1e-100, 1).
-        expected: About how many uses there will be in all; curves are evaluated as far as these need. Any number of
-            uses is answered soundly.
+    Curves are evaluated as far as about so many uses as expected need; any number is answered soundly.
     """
 
     def __init__(self, delta: float, expected: int) -> None:
@@ -86,7 +81,8 @@ class _Sum:
 
     def __init__(self, uses: list[tuple[CurvePoints, int]]) -> None:
         # The finest lattice that a curve asks for, as long as the window of the sum stays short.
-        deviation = math.sqrt(sum(count * _second_moment(curve) for curve, count in uses))
+        alone = [(losses(curve, curve.step)[0], count) for curve, count in uses]
+        deviation = math.sqrt(sum(count * float(lattice.masses @ lattice.points**2) for lattice, count in alone))
         self._step = max(min(curve.step for curve, _ in uses), 2 * _WINDOW * deviation / _LONGEST)
         self._parts: list[tuple[Lattice, int]] = []
         self._breach = growth = 0.0
@@ -147,15 +143,12 @@ class _TiltedLaw:
         n = 1 << math.ceil(math.log2(max(2 * _WINDOW * deviation / step, 2.0 * longest) + 8))
         start = round(mean / step) - n // 2
         self._points = step * (start + np.arange(n))
+        # The smallest epsilon that may be asked for: what is less likely than the window holds wraps around it.
+        self.start = float(self._points[0])
         law, self._off = law_of_sum(tilts, n)
         self._law = np.maximum(np.roll(law, -start), 0)
         window = float(self._points[-1]) - mean
         self._tail = tail_bound(centred, window, 1 / window)
-
-    @property
-    def start(self) -> float:
-        """The smallest epsilon that may be asked for: what is less likely than the window holds wraps around it."""
-        return float(self._points[0])
 
     def delta(self, epsilon: float) -> float:
         """Upper bound of E[(1 - exp(epsilon - S))_+], epsilon not below `start`."""
@@ -170,12 +163,6 @@ class _TiltedLaw:
             # Far from where the tilt is good: values may have been too small for floating point.
             inside = math.exp(_log_peak(self._theta))
         return math.exp(min(math.log(inside) + exponent, _log_peak(self._theta) + exponent, 0.0)) * _ROUNDING
-
-
-def _second_moment(curve: CurvePoints) -> float:
-    """Mean square of one loss."""
-    lattice, _ = losses(curve, curve.step)
-    return float(lattice.masses @ lattice.points**2)
 
 
 def _log_peak(theta: float) -> float:

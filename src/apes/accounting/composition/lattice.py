@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-Array = NDArray[np.float64]
+from apes.accounting import Array, Whole
+
 UNIT = 2.0**-53
 # z^m = exp(m log|z|) (cos, sin)(m arg z), |z| <= 1 and not tiny, is off relatively by at most m + 1 times this: log|z|
 # and arg z are off by 4 units of at most 4; multiplying, exp and cos add less.
@@ -28,7 +28,7 @@ class Lattice:
     masses: Array
 
     @property
-    def places(self) -> NDArray[np.int64]:
+    def places(self) -> Whole:
         """The points, in steps."""
         return self.lowest + np.arange(self.masses.size)
 
@@ -40,14 +40,9 @@ class Lattice:
 
 @dataclass(frozen=True, eq=False)
 class Tilted:
-    """A lattice law after tilting.
+    """A lattice law after tilting: weights add up to 1, up to rounding.
 
-    Attributes:
-        lattice: The law before.
-        theta: The tilt.
-        log_moment: log of M.
-        weights: The tilted law; adds up to 1, up to rounding.
-        error: masses are exp(log_moment - theta x) times weights, each up to a relative error below this.
+    Masses are exp(log_moment - theta x) times weights, log_moment that of M, each up to a relative error below `error`.
     """
 
     lattice: Lattice
@@ -76,11 +71,9 @@ def tilt(lattice: Lattice, theta: float) -> Tilted:
 
 
 def tilt_to_mean(lattice: Lattice, mean: float) -> float:
-    """Theta >= 0 under which the law has this mean; 0 if it has at least that anyway. Any theta is valid: this is best.
+    """Theta >= 0 under which the law has this mean, below its largest point; 0 if it has at least that anyway.
 
-    Args:
-        lattice: The law.
-        mean: Below the largest point that has mass.
+    Any theta is valid: this is best.
     """
     points, masses = lattice.points - mean, lattice.masses
     top = float(points[masses > 0].max())
@@ -97,7 +90,7 @@ def tilt_to_mean(lattice: Lattice, mean: float) -> float:
     return float(brentq(excess, 0.0, high, rtol=1e-10))
 
 
-def wrapped(places: NDArray[np.int64], weights: Array, n: int) -> Array:
+def wrapped(places: Whole, weights: Array, n: int) -> Array:
     """Weights at their places modulo n."""
     return np.asarray(np.bincount(places % n, weights, minlength=n), dtype=np.float64)
 
@@ -114,8 +107,7 @@ def transform_error(n: int) -> float:
 def law_of_sum(tilts: list[tuple[Tilted, int]], n: int) -> tuple[Array, float]:
     """Law of the sum modulo n places, and a bound of the error of each entry."""
     noise = transform_error(n)
-    size, highest, turn = np.zeros(n // 2 + 1), np.zeros(n // 2 + 1), np.zeros(n // 2 + 1)
-    wrong = np.zeros(n // 2 + 1)
+    size, highest, turn, wrong = np.zeros((4, n // 2 + 1))
     for tilted, count in tilts:
         one = np.fft.rfft(wrapped(tilted.lattice.places, tilted.weights, n))
         modulus = np.abs(one)
@@ -132,12 +124,9 @@ def law_of_sum(tilts: list[tuple[Tilted, int]], n: int) -> tuple[Array, float]:
 
 
 def tail_bound(parts: list[tuple[Array, Array, int]], window: float, slowest: float) -> float:
-    """Smallest found of exp(-l W) E exp(l S), l >= slowest, for a sum S of independent variables.
+    """Smallest found of exp(-l W) E exp(l S), l >= slowest, W > 0 the window, for a sum S of independent variables.
 
-    Args:
-        parts: Points, weights and how many copies, of each kind of summand.
-        window: W > 0.
-        slowest: Smallest l allowed.
+    Parts are points, weights and how many copies, of each kind of summand.
     """
     parts = [(points[weights > 0], weights[weights > 0], count) for points, weights, count in parts]
     if sum(count * float(points.max()) for points, _, count in parts) < window:

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.accounting import Array
 from apes.accounting.certificate.curve import PrivacyCurve
 from apes.accounting.composition.lattice import UNIT, Lattice
 
-Array = NDArray[np.float64]
 # Points on either side of 0 at which a curve is evaluated.
 _POINTS = 96
 
@@ -34,12 +33,9 @@ class CurvePoints:
 
 
 def curve_points(curves: Sequence[PrivacyCurve], breach: float) -> list[CurvePoints]:
-    """Evaluate a curve that is its own mirror image, or one and that of its laws exchanged, as far as it matters.
+    """Evaluate a curve that is its own mirror image, or one and that of its laws exchanged, on the same points.
 
-    Args:
-        curves: Divergence of one coordinate of one round; if it changes when its two laws are exchanged, the changed
-            one too, evaluated on the same points.
-        breach: What a single use may leave beyond the last point, all of which is counted; in (0, 1).
+    As far as it matters: ``breach`` in (0, 1) is what a single use may leave beyond the last point; it is counted.
     """
     last = max(curve.epsilon(breach, cells=32) or 0.01 * curve.budget for curve in curves)
     step = last / _POINTS

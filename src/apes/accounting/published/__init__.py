@@ -9,45 +9,13 @@ and why a published figure is not a certified one.
 
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from apes.accounting import Array
 from apes.accounting.published.blanket import bbgn19_bennett, bbgn19_hoeffding
 from apes.accounting.published.clones import fmt22_closed, fmt22_numeric
-from apes.accounting.published.early import erlingsson19
-from apes.accounting.published.echoes import eon_closed, eon_delta, eon_numeric, mean_echoes
-from apes.accounting.published.renyi import gddtk21
-from apes.accounting.published.user_level import (
-    DeltaConvention,
-    UserLevel,
-    advanced_composition,
-    user_apes,
-    user_s_apes,
-)
+from apes.accounting.published.echoes import eon_closed, eon_numeric
+from apes.accounting.published.uniform import erlingsson19, gddtk21
 
-__all__ = [
-    "PUBLISHED",
-    "DeltaConvention",
-    "PublishedBound",
-    "UserLevel",
-    "advanced_composition",
-    "bbgn19_bennett",
-    "bbgn19_hoeffding",
-    "eon_closed",
-    "eon_delta",
-    "eon_numeric",
-    "erlingsson19",
-    "fmt22_closed",
-    "fmt22_numeric",
-    "gddtk21",
-    "mean_echoes",
-    "user_apes",
-    "user_s_apes",
-]
-
-PublishedBound = Callable[[NDArray[np.float64], float], float]
-
-PUBLISHED: dict[str, PublishedBound] = {
+PUBLISHED: dict[str, Callable[[Array, float], float]] = {
     "bbgn19_bennett": bbgn19_bennett,
     "bbgn19_hoeffding": bbgn19_hoeffding,
     "eon_closed": eon_closed,

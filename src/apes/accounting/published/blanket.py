@@ -10,13 +10,10 @@ All in logarithms, in units of exp(e0), so that large budgets do not overflow.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import binom
 
-from apes.accounting.published.inputs import as_uniform
+from apes.accounting import Array
+from apes.accounting.published.uniform import as_uniform
 from apes.mathematics.search import first_below
-
-Array = NDArray[np.float64]
 
 # M outside the window has at most this share of gamma n delta as its mass; its part of the sum is added to delta.
 _OUTSIDE = 1e-12
@@ -61,6 +58,8 @@ def bbgn19_bennett(budgets: Array, delta: float) -> float:
 
     published: not a guarantee for different budgets (docs/published-bounds.md).
     """
+    from scipy.stats import binom  # here: it takes a second to import, and only published bounds need it
+
     n, epsilon0, delta = as_uniform(budgets, delta)
     gamma = math.exp(-epsilon0)
     tail = _OUTSIDE * min(gamma * n * delta, 1.0) / 2

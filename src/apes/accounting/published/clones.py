@@ -4,14 +4,11 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import binom
 
-from apes.accounting.published.inputs import as_uniform
+from apes.accounting import Array
+from apes.accounting.published.uniform import as_uniform
 from apes.errors import RegimeError
 from apes.mathematics.search import first_below
-
-Array = NDArray[np.float64]
 
 # Numbers of clones outside the window have at most this share of delta as their mass, which is added to delta.
 _OUTSIDE = 1e-9
@@ -82,6 +79,8 @@ def clone_curve(
 
     With ``samples``, an estimate from about so many numbers of clones, which each stand for their neighbours.
     """
+    from scipy.stats import binom  # here: it takes a second to import, and only published bounds need it
+
     tail = _OUTSIDE * delta / 2
     low = max(int(binom.ppf(tail, trials, probability)), 0)
     high = int(binom.isf(tail, trials, probability))
@@ -109,6 +108,8 @@ def pair_divergence(clones: Array, t: float, epsilon0: float) -> Array:
     and with m the largest such y, summing over y <= m,
       P - exp(t) Q = q (1 - exp(t - e0)) b(m) - (exp(t) - 1) B(m - 1).
     """
+    from scipy.stats import binom  # here: it takes a second to import, and only published bounds need it
+
     if t >= epsilon0:
         return np.zeros_like(clones)
     share = math.exp(-t) * math.expm1(t - epsilon0) / (math.expm1(-epsilon0) * (1 + math.exp(-t)))

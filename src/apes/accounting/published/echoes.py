@@ -3,14 +3,12 @@
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from apes.accounting.certificate.curve import check_delta
+from apes.accounting import Array
 from apes.accounting.published.clones import clone_epsilon, closed_form
+from apes.accounting.published.uniform import as_uniform
 from apes.checks import positive_array
 from apes.errors import RegimeError
-
-Array = NDArray[np.float64]
 
 
 def mean_echoes(budgets: Array) -> float:
@@ -42,12 +40,11 @@ def eon_closed(budgets: Array, delta: float) -> float:
     >>> round(eon_closed(np.linspace(0.05, 1, 10_000), 1e-8), 4)
     0.2051
     """
-    delta = check_delta(delta)
-    echoes = mean_echoes(budgets)
-    least = 16 * (math.log(4) - math.log(delta))
+    _, largest, delta = as_uniform(budgets, delta)
+    echoes, least = mean_echoes(budgets), 16 * (math.log(4) - math.log(delta))
     if not echoes >= least:
         raise RegimeError(f"eon_closed needs P >= 16 log(4/delta) = {least:g} at delta = {delta:g}, got P = {echoes:g}")
-    return closed_form(echoes, float(np.max(budgets)), delta)
+    return closed_form(echoes, largest, delta)
 
 
 def eon_numeric(budgets: Array, delta: float) -> float:
@@ -64,11 +61,8 @@ def eon_numeric(budgets: Array, delta: float) -> float:
     >>> round(eon_numeric(np.linspace(0.05, 1, 10_000), 1e-8), 4)
     0.0571
     """
-    delta = check_delta(delta)
-    array = positive_array("budgets", budgets)
-    others = array.size - 1
-    probability = mean_echoes(array) / others if others else 0.0
-    return clone_epsilon(others, probability, float(array.max()), delta)
+    n, largest, delta = as_uniform(budgets, delta)
+    return clone_epsilon(n - 1, mean_echoes(budgets) / max(n - 1, 1), largest, delta)
 
 
 def eon_delta(budgets: Array, delta: float) -> float:
@@ -77,4 +71,5 @@ def eon_delta(budgets: Array, delta: float) -> float:
     >>> float(f"{eon_delta(np.array([0.05, 1.0]), 1e-8):.3g}")
     4.62e-09
     """
-    return math.tanh(float(positive_array("budgets", budgets).max()) / 2) * check_delta(delta)
+    _, largest, delta = as_uniform(budgets, delta)
+    return math.tanh(largest / 2) * delta

@@ -1,4 +1,7 @@
-"""From one coordinate to all of a user's coordinates, as the paper does it: advanced composition."""
+"""From one coordinate to all of a user's coordinates, as the paper does it: advanced composition.
+
+published: not a guarantee for different budgets (docs/published-bounds.md).
+"""
 
 import enum
 import math
@@ -34,46 +37,25 @@ class UserLevel(NamedTuple):
 
 
 def advanced_composition(epsilon: float, delta_prime: float, count: int) -> float:
-    """Epsilon of count mechanisms of epsilon each: Dwork and Roth 2014, Theorem 3.20; Lemma 2 of the paper.
+    """Epsilon of count >= 1 mechanisms of epsilon each: Dwork and Roth 2014, Theorem 3.20; Lemma 2 of the paper.
 
-    epsilon sqrt(2 count log(1/delta')) + count epsilon (exp(epsilon) - 1), at a total delta of delta' + count delta.
-
-    published: not a guarantee for different budgets (docs/published-bounds.md).
-
-    Args:
-        epsilon: Of one mechanism, nats, in (0, inf).
-        delta_prime: In (0, 1).
-        count: Mechanisms on the same data, at least 1.
-
-    Returns:
-        Composed epsilon, nats; inf where exp(epsilon) overflows.
+    epsilon sqrt(2 count log(1/delta')) + count epsilon (exp(epsilon) - 1), at a total delta of delta' + count delta;
+    in nats, inf where exp(epsilon) overflows.
 
     >>> round(advanced_composition(0.05, 3.6e-5, 7850), 2)  # LDP-Min in Table 3, printed as 40.1
     40.16
     """
-    epsilon = positive("epsilon", epsilon)
-    delta_prime = check_delta(delta_prime, "delta_prime")
-    count = whole("count", count, 1)
+    epsilon, count = positive("epsilon", epsilon), whole("count", count, 1)
     growth = math.expm1(epsilon) if epsilon < _LARGEST_EXPONENT else math.inf
-    return epsilon * math.sqrt(-2 * count * math.log(delta_prime)) + count * epsilon * growth
+    log_delta = math.log(check_delta(delta_prime, "delta_prime"))
+    return epsilon * math.sqrt(-2 * count * log_delta) + count * epsilon * growth
 
 
 def user_apes(epsilon_c: float, delta_c: float, dimensions: int, convention: DeltaConvention) -> UserLevel:
-    """User-level figure of APES (Liu et al. 2023): advanced composition over all coordinates of a round.
+    """User-level figure of APES (Liu et al. 2023): advanced composition over all d coordinates of a round.
 
-    epsilon_uc = advanced_composition(epsilon_c, delta', d), delta_uc = delta' + d delta_c.
-
-    published: not a guarantee for different budgets (docs/published-bounds.md).
-
-    Args:
-        epsilon_c: Central epsilon of one coordinate, nats, in (0, inf).
-        delta_c: Its delta, in (0, 1).
-        dimensions: d, at least 1.
-        convention: What delta' is.
-
-    Raises:
-        ParameterError: If an argument is out of range.
-        RegimeError: If the deltas add up to 1 or more.
+    epsilon_uc = advanced_composition(epsilon_c, delta', d), delta_uc = delta' + d delta_c; delta' by convention.
+    RegimeError if the deltas add up to 1 or more.
     """
     return _compose(epsilon_c, delta_c, whole("dimensions", dimensions, 1), convention)
 
@@ -84,9 +66,7 @@ def user_s_apes(epsilon_c: float, delta_c: float, kept: int, convention: DeltaCo
     epsilon_uc = epsilon_c sqrt(4 b log(1/delta')) + 2 b epsilon_c (exp(epsilon_c) - 1),
     delta_uc = delta' + 2 b delta_c. The Proposition prints delta_uc itself in the logarithm, where Lemma 2 has
     delta'. Beyond what holds for all published figures, its count of 2 b is refuted: the choice of the b largest
-    looks at all d perturbed values. Arguments and refusals are those of `user_apes`.
-
-    published: not a guarantee for different budgets (docs/published-bounds.md).
+    looks at all d perturbed values.
     """
     return _compose(epsilon_c, delta_c, 2 * whole("kept", kept, 1), convention)
 

@@ -1,1 +1,1 @@
-"""Compiled loops of the client: draws of reports, choices of coordinates."""
+"""Compiled loops of the client: draws and choices; handed tables and scratch one by one, however many there are."""

@@ -1,4 +1,4 @@
-"""Compiled choice of b coordinates a user: those of largest size with ties broken at random, or any.
+"""Compiled choice of b coordinates per user: those of largest size with ties broken at random, or any.
 
 The b-th largest size of a row, the cut, is found digit by digit from counts of sizes; what is larger is kept. Of those
 that equal the cut the rest is chosen by selection sampling (Fan et al. 1962; Knuth, TAOCP 2, 3.4.2, algorithm S), one
@@ -8,39 +8,28 @@ subsets, and the number kept is always exactly b.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from apes.client.draws.coded import Key, first_words
+from apes.client.draws.coded import first_words
+from apes.mathematics.arrays import F32, U8, U32, Bools
 from apes.mathematics.compiled import compiled
+from apes.mathematics.randomness import Address, Key
 
 # Sizes of 8 bits are one digit; those of float32 values, 31 bits, are three: 11 bits, the next 10, the last 10.
 _DIGIT = np.uint32(2047)
-_STEP = 10
-_FIRST_SHIFT = 20
-_WORD = np.uint64(32)
-_ONE = np.uint64(1)
+_STEP, _FIRST_SHIFT = 10, 20
+_WORD, _ONE = np.uint64(32), np.uint64(1)
+
+Sizes = U8 | U32
 
 
 @compiled
-def keep_largest(
-    sizes: NDArray[np.uint8] | NDArray[np.uint32],
-    b: int,
-    address: tuple[int, int, np.uint64],
-    key: Key,
-    kept: NDArray[np.bool_],
-) -> None:
+def keep_largest(sizes: Sizes, b: int, address: Address, key: Key, kept: Bools) -> None:
     """Mark exactly b entries of largest size in every row of a block (users x coordinates).
 
-    Args:
-        sizes: What to compare, in [0, 2^31).
-        b: How many to keep, in [1, coordinates].
-        address: First user, first coordinate and stream of the block.
-        key: Philox key.
-        kept: Where the marks go.
+    Sizes are in [0, 2^31), b in [1, coordinates].
     """
     users, width = sizes.shape
     first_user, first, stream = address
-    start = first % 4
     words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
     tied = np.empty(width + 1, dtype=np.uint32)
     for u in range(users):
@@ -48,11 +37,11 @@ def keep_largest(
         count = _mark(sizes[u], cut, kept[u], tied)
         place = (np.uint64(first_user + u), stream, np.uint64(first))
         first_words(words[: 4 * (count // 4 + 2)], place, key)
-        _choose(tied[:count], words[start:], needed, kept[u])
+        _choose(tied[:count], words[first % 4 :], needed, kept[u])
 
 
 @compiled
-def keep_any(b: int, address: tuple[int, int, np.uint64], key: Key, kept: NDArray[np.bool_]) -> None:
+def keep_any(b: int, address: Address, key: Key, kept: Bools) -> None:
     """Mark b entries of every row, every subset with the same probability: `keep_largest` of equal sizes."""
     users, width = kept.shape
     first_user, first, stream = address
@@ -64,11 +53,7 @@ def keep_any(b: int, address: tuple[int, int, np.uint64], key: Key, kept: NDArra
 
 
 @compiled
-def put_kept(
-    values: NDArray[np.uint8] | NDArray[np.float32],
-    kept: NDArray[np.bool_],
-    padding: NDArray[np.uint8] | NDArray[np.float32],
-) -> None:
+def put_kept(values: U8 | F32, kept: Bools, padding: U8 | F32) -> None:
     """Write the kept values over the padding: twenty times faster than `numpy.where`, which branches on every mark."""
     for u in range(values.shape[0]):
         row, marks, out = values[u], kept[u], padding[u]
@@ -79,7 +64,7 @@ def put_kept(
 
 
 @compiled
-def _cut(sizes: NDArray[np.uint8] | NDArray[np.uint32], b: int) -> tuple[np.uint32, int]:
+def _cut(sizes: Sizes, b: int) -> tuple[np.uint32, int]:
     """Return the b-th largest size, and how many of that size are among the b largest."""
     counts = np.empty(int(_DIGIT) + 1, dtype=np.int64)
     candidates = sizes
@@ -101,9 +86,7 @@ def _cut(sizes: NDArray[np.uint8] | NDArray[np.uint32], b: int) -> tuple[np.uint
 
 
 @compiled
-def _with_digit(
-    sizes: NDArray[np.uint8] | NDArray[np.uint32], shift: np.uint32, digit: np.uint32, count: int
-) -> NDArray[np.uint8] | NDArray[np.uint32]:
+def _with_digit(sizes: Sizes, shift: np.uint32, digit: np.uint32, count: int) -> Sizes:
     """Return the ``count`` sizes that have this digit."""
     # The last place takes what is written behind the last one that fits: no branch, which would be guessed wrong.
     found = np.empty(count + 1, dtype=sizes.dtype)
@@ -115,9 +98,7 @@ def _with_digit(
 
 
 @compiled
-def _mark(
-    sizes: NDArray[np.uint8] | NDArray[np.uint32], cut: np.uint32, kept: NDArray[np.bool_], tied: NDArray[np.uint32]
-) -> int:
+def _mark(sizes: Sizes, cut: np.uint32, kept: Bools, tied: U32) -> int:
     """Mark what is larger than the cut, list what equals it."""
     for i in range(np.uint64(sizes.size)):
         kept[i] = np.uint32(sizes[i]) > cut
@@ -129,7 +110,7 @@ def _mark(
 
 
 @compiled
-def _choose(tied: NDArray[np.uint32], words: NDArray[np.uint32], needed: int, kept: NDArray[np.bool_]) -> None:
+def _choose(tied: U32, words: U32, needed: int, kept: Bools) -> None:
     """Mark ``needed`` of the tied coordinates, every subset with the same probability."""
     left, wanted = np.uint64(tied.size), np.uint64(needed)
     for m in range(np.uint64(tied.size)):

@@ -13,46 +13,27 @@ no branch and no call, and are split where one loop would need more registers th
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.client.clip import clipped
+from apes.mathematics.arrays import F32, F64
 from apes.mathematics.compiled import compiled
 from apes.mathematics.elementary import exp_both, log
-from apes.mathematics.randomness import philox
+from apes.mathematics.randomness import Address, Key, philox
 
-_WORD = np.uint64(32)
-_DROPPED = np.uint64(11)
-_ONE = np.uint64(1)
-_TWO = np.uint64(2)
+_WORD, _DROPPED = np.uint64(32), np.uint64(11)
+_ONE, _TWO = np.uint64(1), np.uint64(2)
 _CENTRE = np.int64(2**52)
 _TO_UNIT = 2.0**-52
 # Where the plain formulas are good to 1e-12 of C: below, 1 - exp(-e) cancels; above, exp(-e) is no normal number.
-_SMALL = 1e-4
-_LARGE = 700.0
+_SMALL, _LARGE = 1e-4, 700.0
 _LARGEST_MASS = 1 - 2.0**-53
-
-Address = tuple[int, int, np.uint64]
-Key = tuple[np.uint64, np.uint64]
 
 
 @compiled
-def draw_clip_laplace(
-    updates: NDArray[np.float32],
-    budgets: NDArray[np.float64],
-    clip: float,
-    address: Address,
-    key: Key,
-    out: NDArray[np.float32],
-) -> None:
+def draw_clip_laplace(updates: F32, budgets: F64, clip: float, address: Address, key: Key, out: F32) -> None:
     """Draw CLap(clipped update, 2C / epsilon, C) for a block (users x coordinates); never outside [-C, C].
 
-    Args:
-        updates: Raw updates, finite; clipped here.
-        budgets: Epsilon of each user, per coordinate, in nats, in (0, inf).
-        clip: C.
-        address: First user, first coordinate and stream of the block.
-        key: Philox key.
-        out: Where the reports go.
+    Updates are raw, finite and clipped here; budgets are epsilon of each user, per coordinate, in nats, in (0, inf).
     """
     first_user, first, stream = address
     buffer = np.empty(2 * (updates.shape[1] // 2 + 2))
@@ -67,9 +48,7 @@ def draw_clip_laplace(
 
 
 @compiled
-def draw_clip_laplace_at_zero(
-    budgets: NDArray[np.float64], clip: float, address: Address, key: Key, out: NDArray[np.float32]
-) -> None:
+def draw_clip_laplace_at_zero(budgets: F64, clip: float, address: Address, key: Key, out: F32) -> None:
     """Draw CLap(0, 2C / epsilon, C): what `draw_clip_laplace` gives for updates of 0, to the bit, in less time."""
     first_user, first, stream = address
     width = out.shape[1]
@@ -84,14 +63,7 @@ def draw_clip_laplace_at_zero(
 
 
 @compiled
-def draw_laplace(
-    updates: NDArray[np.float32],
-    budgets: NDArray[np.float64],
-    clip: float,
-    address: Address,
-    key: Key,
-    out: NDArray[np.float32],
-) -> None:
+def draw_laplace(updates: F32, budgets: F64, clip: float, address: Address, key: Key, out: F32) -> None:
     """Add Laplace noise of scale 2C / epsilon to the clipped updates of a block (users x coordinates).
 
     Arguments are those of `draw_clip_laplace`. The noise is at most 53 log(2) = 36.7 scales, once in 2^52 draws.
@@ -104,8 +76,8 @@ def draw_laplace(
 
 
 @compiled
-def _centred_uniforms(user: np.uint64, first: int, stream: np.uint64, key: Key, out: NDArray[np.float64]) -> None:
-    """Fill with odd multiples of 2^-53 in (-1, 1), two a counter, from the even coordinate at or before ``first``."""
+def _centred_uniforms(user: np.uint64, first: int, stream: np.uint64, key: Key, out: F64) -> None:
+    """Fill with odd multiples of 2^-53 in (-1, 1), two per counter, from the even coordinate at or before ``first``."""
     block = np.uint64(first // 2)
     for m in range(np.uint64(out.size // 2)):
         a, b, c, d = philox(block + m, np.uint64(0), user, stream, key[0], key[1])
@@ -116,7 +88,7 @@ def _centred_uniforms(user: np.uint64, first: int, stream: np.uint64, key: Key, 
 
 
 @compiled
-def _signed_tails(updates: NDArray[np.float32], e: float, clip: float, draws: NDArray[np.float64]) -> None:
+def _signed_tails(updates: F32, e: float, clip: float, draws: F64) -> None:
     """Replace centred uniforms c by exp(-|z - g| / lam), with the sign of z - g, of the draws z.
 
     With near = exp(-e (C + g) / 2C) and far = exp(-e (C - g) / 2C), the mass of exp(-|z - g| / lam) is
@@ -135,9 +107,7 @@ def _signed_tails(updates: NDArray[np.float32], e: float, clip: float, draws: ND
 
 
 @compiled
-def _invert_tails(
-    updates: NDArray[np.float32], e: float, clip: float, tails: NDArray[np.float64], out: NDArray[np.float32]
-) -> None:
+def _invert_tails(updates: F32, e: float, clip: float, tails: F64, out: F32) -> None:
     """Draws from their signed tails; rounding must not leave [-C, C]."""
     scale = 2 * clip / e
     for i in range(updates.size):
@@ -147,7 +117,7 @@ def _invert_tails(
 
 
 @compiled
-def _invert_at_zero(e: float, clip: float, draws: NDArray[np.float64], out: NDArray[np.float32]) -> None:
+def _invert_at_zero(e: float, clip: float, draws: F64, out: F32) -> None:
     """Draws around 0, where both tails of `_signed_tails` are half (1 - |c|) + exp(-e / 2)."""
     middle, scale = math.exp(-e / 2), 2 * clip / e
     half = 1.0 - middle
@@ -157,9 +127,7 @@ def _invert_at_zero(e: float, clip: float, draws: NDArray[np.float64], out: NDAr
 
 
 @compiled
-def _invert_extreme(
-    updates: NDArray[np.float32], e: float, clip: float, draws: NDArray[np.float64], out: NDArray[np.float32]
-) -> None:
+def _invert_extreme(updates: F32, e: float, clip: float, draws: F64, out: F32) -> None:
     """Clip-Laplace for any budget, a few times slower.
 
     With L = 1 - exp(-e a) and R = 1 - exp(-e (1 - a)) the masses on the two sides of the location, a in [0, 1] being
@@ -176,9 +144,7 @@ def _invert_extreme(
 
 
 @compiled
-def _add_noise(
-    updates: NDArray[np.float32], scale: float, clip: float, draws: NDArray[np.float64], out: NDArray[np.float32]
-) -> None:
+def _add_noise(updates: F32, scale: float, clip: float, draws: F64, out: F32) -> None:
     """Clipped updates plus Laplace noise: the tails beyond the draw and beyond its mirror image have mass 1 - |c|."""
     for i in range(updates.size):
         g = clipped(np.float64(updates[i]), -clip, clip)

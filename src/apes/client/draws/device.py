@@ -12,9 +12,9 @@ stays in the first-level cache; against someone who shares that cache there is n
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.client.clip import clipped
+from apes.mathematics.arrays import F32, F64, I64, U8, U64
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import SystemSource
 from apes.mathematics.thresholds import acceptance_thresholds, proposal_mask
@@ -23,9 +23,7 @@ _FAILURE_BITS = 80
 _WORDS_AT_ONCE = 1 << 20
 
 
-def draw_codes_on_device(
-    updates: NDArray[np.float32], budgets: NDArray[np.float64], clip: float, levels: int, source: SystemSource
-) -> NDArray[np.uint8]:
+def draw_codes_on_device(updates: F32, budgets: F64, clip: float, levels: int, source: SystemSource) -> U8:
     """Randomised levels of a block (users x coordinates) of finite updates.
 
     Guarantee:
@@ -44,27 +42,21 @@ def draw_codes_on_device(
     return codes
 
 
-def attempts_needed(row: NDArray[np.uint64]) -> int:
-    """Attempts a coordinate after which none was accepted with probability below 2^-80, for every level."""
-    levels = row.size
-    proposals = 1 << (levels - 1).bit_length()
+def attempts_needed(row: U64) -> int:
+    """Attempts per coordinate after which none was accepted with probability below 2^-80, for every level."""
+    proposals = 1 << (row.size - 1).bit_length()
     # The smallest acceptance is at the end levels; a sum in floating point is good enough for a count.
     acceptance = float((row.astype(np.float64) / 2.0**64).sum()) / proposals
     return math.ceil(-_FAILURE_BITS * math.log(2) / math.log1p(-min(acceptance, 1 - 2.0**-40))) + 1
 
 
-def _draw_part(
-    updates: NDArray[np.float32], row: NDArray[np.uint64], clip: float, attempts: int, source: SystemSource
-) -> NDArray[np.uint8]:
-    codes = np.empty(updates.size, dtype=np.uint8)
-    rounding = source.words(updates.size)
-    rounded = np.empty(updates.size, dtype=np.int64)
-    _round_levels(updates, clip, row.size, rounding, rounded)
+def _draw_part(updates: F32, row: U64, clip: float, attempts: int, source: SystemSource) -> U8:
+    codes, rounded = np.empty(updates.size, dtype=np.uint8), np.empty(updates.size, dtype=np.int64)
+    _round_levels(updates, clip, row.size, source.words(updates.size), rounded)
     todo = np.arange(updates.size)
     while todo.size:
-        found = np.empty(todo.size, dtype=np.uint8)
+        drawn, found = np.empty((2, todo.size), dtype=np.uint8)
         proposals, draws = source.bytes(todo.size, attempts), source.words(todo.size, attempts)
-        drawn = np.empty(todo.size, dtype=np.uint8)
         _first_accepted(rounded[todo], row, proposals, draws, drawn, found)
         codes[todo] = drawn
         todo = todo[found == 0]
@@ -72,9 +64,7 @@ def _draw_part(
 
 
 @compiled
-def _round_levels(
-    updates: NDArray[np.float32], clip: float, levels: int, rounding: NDArray[np.uint64], rounded: NDArray[np.int64]
-) -> None:
+def _round_levels(updates: F32, clip: float, levels: int, rounding: U64, rounded: I64) -> None:
     top = np.float64(levels - 1)
     for i in range(updates.size):
         t = clipped((np.float64(updates[i]) / clip + 1) * 0.5 * top, 0.0, top)
@@ -84,14 +74,7 @@ def _round_levels(
 
 
 @compiled
-def _first_accepted(
-    rounded: NDArray[np.int64],
-    row: NDArray[np.uint64],
-    proposals: NDArray[np.uint8],
-    draws: NDArray[np.uint64],
-    codes: NDArray[np.uint8],
-    found: NDArray[np.uint8],
-) -> None:
+def _first_accepted(rounded: I64, row: U64, proposals: U8, draws: U64, codes: U8, found: U8) -> None:
     """Run through all attempts of every coordinate, keeping the first accepted proposal without a branch."""
     levels = row.size
     mask = proposal_mask(levels)

@@ -9,10 +9,11 @@ from data, and users whose thresholds are the same have the same table.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from apes.client.draws.coded import Key, first_words
+from apes.client.draws.coded import first_words
+from apes.mathematics.arrays import F64, U8, U32, U64
 from apes.mathematics.compiled import compiled
+from apes.mathematics.randomness import Address, Key
 
 _COLUMNS = 256
 _COLUMN_BITS = np.uint32(8)
@@ -21,16 +22,10 @@ _FINE = 2.0**24
 
 
 @compiled
-def draw_padding(
-    thresholds: NDArray[np.uint64], address: tuple[int, int, np.uint64], key: Key, codes: NDArray[np.uint8]
-) -> None:
+def draw_padding(thresholds: U64, address: Address, key: Key, codes: U8) -> None:
     """Fill ``codes`` (users x coordinates) with randomised levels of updates that are 0.
 
-    Args:
-        thresholds: One row of acceptance thresholds a user (`apes.mathematics.thresholds`).
-        address: First user, first coordinate and stream of the block.
-        key: Philox key.
-        codes: Where the levels go.
+    There is one row of acceptance thresholds per user (`apes.mathematics.thresholds`).
     """
     users, width = codes.shape
     first_user, first, stream = address
@@ -45,7 +40,7 @@ def draw_padding(
 
 
 @compiled
-def _look_up(words: NDArray[np.uint32], table: NDArray[np.uint32], codes: NDArray[np.uint8]) -> None:
+def _look_up(words: U32, table: U32, codes: U8) -> None:
     for i in range(np.uint64(codes.size)):
         column = words[i] & _LAST_COLUMN
         entry = table[column]
@@ -53,7 +48,7 @@ def _look_up(words: NDArray[np.uint32], table: NDArray[np.uint32], codes: NDArra
 
 
 @compiled
-def weights_at_zero(thresholds: NDArray[np.uint64]) -> NDArray[np.float64]:
+def weights_at_zero(thresholds: U64) -> F64:
     """Weights of the K levels of a report on 0, which lies half-way between two levels if K is even."""
     levels = thresholds.size
     lower, upper = (levels - 1) // 2, levels // 2
@@ -65,13 +60,11 @@ def weights_at_zero(thresholds: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 @compiled
-def fill_alias(weights: NDArray[np.float64], table: NDArray[np.uint32]) -> None:
-    """Fill an alias table of a law.
+def fill_alias(weights: F64, table: U32) -> None:
+    """Fill the alias table of a law with weights of at most 256 values, not negative, not all 0, of any sum.
 
-    Args:
-        weights: Of at most 256 values, not negative, not all 0; they need not sum to 1.
-        table: 256 entries: column k stands for value k if 24 random bits are below the entry's upper 24 bits, else
-            for the value in its lower 8.
+    Column k of 256 stands for value k if 24 random bits are below the entry's upper 24 bits, else for the value in its
+    lower 8.
     """
     shares = np.zeros(_COLUMNS)
     shares[: weights.size] = weights * (_COLUMNS / weights.sum())

@@ -8,6 +8,7 @@ dissimilarity B; ours needs neither a Lipschitz loss nor a proximal step, counts
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,23 +24,15 @@ LARGEST = 1e150
 class Assumptions:
     """What is assumed of the mean loss f and of the users' losses F_i.
 
-    Args:
-        smoothness: L in (0, inf): the gradient of f is L-Lipschitz.
-        pl: beta in (0, L]: f - f* <= |grad f|^2 / (2 beta) (Polyak-Lojasiewicz; beta-strongly convex is enough).
-        dimensions: d, at least 1.
-        dissimilarity: B in [1, inf), and
-        scatter: zeta in [0, inf), in units of the gradient (L2): mean_i |grad F_i - grad f|^2
-            <= zeta^2 + (B^2 - 1) |grad f|^2. zeta = 0 is the paper's B-dissimilarity: all users share one optimum.
-
-    Raises:
-        ParameterError: If a value is out of range.
+    Users differ by mean_i |grad F_i - grad f|^2 <= zeta^2 + (B^2 - 1) |grad f|^2 (L2, zeta in units of the gradient);
+    zeta = 0 is the paper's B-dissimilarity: all users share one optimum.
     """
 
-    smoothness: float
-    pl: float
-    dimensions: int
-    dissimilarity: float = 1.0
-    scatter: float = 0.0
+    smoothness: float  # L in (0, inf): the gradient of f is L-Lipschitz
+    pl: float  # beta in (0, L]: f - f* <= |grad f|^2 / (2 beta) (Polyak-Lojasiewicz); beta-strongly convex is enough
+    dimensions: int  # d, at least 1
+    dissimilarity: float = 1.0  # B in [1, inf)
+    scatter: float = 0.0  # zeta in [0, inf)
 
     def __post_init__(self) -> None:
         positive("smoothness", self.smoothness)
@@ -67,22 +60,10 @@ def convergence_bound(
     Proved in real arithmetic for the exact inverse; the package has a table of it, which moves an estimate by less than
     1e-6 C for mean gradients up to C / 4.
 
-    Args:
-        assumptions: What is assumed of the losses.
-        error: What calibration can get wrong, from the budgets, C and G.
-        step: s, in (0, 1 / L].
-        rounds: T, at least 1.
-        gap: f(w_0) - f*, in [0, inf).
-
-    Returns:
-        T + 1 numbers, the first of which is gap.
-
-    Raises:
-        ParameterError: If an argument is out of range.
-        RegimeError: If the step exceeds 1 / L.
+    The step s is in (0, 1 / L], else a `RegimeError` is raised; rounds T at least 1; gap = f(w_0) - f* in [0, inf).
+    Returned are T + 1 numbers, the first of which is gap.
     """
-    step, rounds = positive("step", step), whole("rounds", rounds, 1)
-    gap = within("gap", gap, 0, LARGEST)
+    step, rounds, gap = positive("step", step), whole("rounds", rounds, 1), within("gap", gap, 0, LARGEST)
     if not step * assumptions.smoothness <= 1:
         raise RegimeError(f"step must be at most 1 / smoothness = {1 / assumptions.smoothness:g}, got {step:g}")
     worst = assumptions.dimensions * (error.clip + error.reach) ** 2
@@ -92,10 +73,7 @@ def convergence_bound(
 
 def iterate_bound(rate: float, noise: float, rounds: int, gap: float) -> NDArray[np.float64]:
     """Return gap, then rate x (the last) + noise, for so many rounds: rounds + 1 numbers."""
-    reached = [gap]
-    for _ in range(rounds):
-        reached.append(rate * reached[-1] + noise)
-    return np.array(reached)
+    return np.array(list(accumulate(range(rounds), lambda reached, _: rate * reached + noise, initial=gap)))
 
 
 def _calibrated(assumptions: Assumptions, error: CalibrationError, step: float) -> tuple[float, float]:

@@ -27,15 +27,8 @@ def report_slope(location: ArrayLike, epsilon: ArrayLike, clip: float) -> Array:
 
     m'(g) = Cov(z, sign(z - g)) / lam. With l = (C + g) / lam, r = (C - g) / lam, L = 1 - exp(-l), R = 1 - exp(-r) and
     P2 the incomplete gamma function this is 2 (R P2(l) + L P2(r)) / (L + R)^2. It is even, falls with |g|, starts at
-    1 - a / (exp(a) - 1), a = epsilon / 2, and is exactly 0 at the clip.
-
-    Args:
-        location: g in [-clip, clip]; scalar or array.
-        epsilon: Local budget per coordinate, nats, in (0, inf); scalar or array.
-        clip: C, in (0, inf).
-
-    Raises:
-        ParameterError: If a parameter is out of range.
+    1 - a / (exp(a) - 1), a = epsilon / 2, and is exactly 0 at the clip. g is in [-C, C], epsilon (per coordinate, in
+    nats) and C in (0, inf); g and epsilon may be arrays.
     """
     law = ClipLaplace(np.asarray(location, dtype=np.float64), np.asarray(epsilon, dtype=np.float64), clip)
     left, right = (law.clip + law.location) / law.scale, (law.clip - law.location) / law.scale
@@ -51,40 +44,23 @@ class CalibrationError:
     With D = (mean report) - M(mean gradient): E[D^2] <= variance / users + offset^2, |E D| <= offset, where
     offset = mismatch * (root mean square distance of the users' coordinates from their mean). The estimate is off by
     at most |D| / chord, and its mean by at most (|E D| + bend E[D^2]) / slope.
-
-    Attributes:
-        users: n.
-        clip: C.
-        reach: G, in (0, C).
-        variance: Mean over the users of the largest variance of a report, in squared units of clip.
-        chord: Smallest slope of a chord of M from [-G, G] to [-C, C].
-        slope: Smallest slope of M on [-G, G].
-        mismatch: How far the users' m_i are from one common straight line: root mean square of slopes.
-        bend: Weight of E[D^2] in the bias, one over units of clip.
     """
 
-    users: int
-    clip: float
-    reach: float
-    variance: float
-    chord: float
-    slope: float
-    mismatch: float
-    bend: float
+    users: int  # n
+    clip: float  # C
+    reach: float  # G, in (0, C)
+    variance: float  # mean over the users of the largest variance of a report, in squared units of clip
+    chord: float  # smallest slope of a chord of M from [-G, G] to [-C, C]
+    slope: float  # smallest slope of M on [-G, G]
+    mismatch: float  # how far the users' m_i are from one common straight line: root mean square of slopes
+    bend: float  # weight of E[D^2] in the bias, one over units of clip
 
 
 def calibration_error(budgets: ArrayLike, clip: float, reach: float) -> CalibrationError:
-    """Return the constants of the paper's calibration for a population of continuous reports.
+    """Return the constants of the paper's calibration for continuous reports of users with these budgets (nats).
 
-    Args:
-        budgets: Local budgets of all users, nats per coordinate, each in (0, inf).
-        clip: C, in [1e-30, 1e30].
-        reach: G, largest size of a coordinate of any user's gradient, in (0, clip).
-
-    Raises:
-        ParameterError: If an argument is out of range.
-        RegimeError: If reach is not below clip: the curve is flat at the clip and cannot be inverted there; or if the
-            budgets are too small to tell the curve from a constant.
+    clip is in [1e-30, 1e30], reach in (0, clip): the curve is flat at the clip and cannot be inverted there. That, and
+    budgets too small to tell the curve from a constant, raise a `RegimeError`.
     """
     epsilon = positive_array("budgets", budgets)
     clip, reach = within("clip", clip, 1e-30, 1e30), positive("reach", reach)
@@ -97,17 +73,10 @@ def calibration_error(budgets: ArrayLike, clip: float, reach: float) -> Calibrat
         raise RegimeError(f"budgets must move the mean report; its slope is {chord:g} at a mean of {epsilon.mean():g}")
     middle, half = (steep + flat) / 2, (steep - flat) / 2
     farthest = np.abs(middle - middle.mean()) + half
+    mismatch = float(np.sqrt((farthest**2).mean()))
     bend = float(_curvature(epsilon, clip).mean()) / (2 * chord**2) + 1 / (4 * chord * (clip - reach))
-    return CalibrationError(
-        users=epsilon.size,
-        clip=clip,
-        reach=reach,
-        variance=float(_largest_variance(epsilon, clip, reach).mean()),
-        chord=chord,
-        slope=float(flat.mean()),
-        mismatch=float(np.sqrt((farthest**2).mean())),
-        bend=bend,
-    )
+    variance = float(_largest_variance(epsilon, clip, reach).mean())
+    return CalibrationError(epsilon.size, clip, reach, variance, chord, float(flat.mean()), mismatch, bend)
 
 
 def _largest_variance(epsilon: Array, clip: float, reach: float) -> Array:

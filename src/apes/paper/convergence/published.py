@@ -27,25 +27,16 @@ class PublishedAssumptions:
     """The theorem's assumptions, in its own letters.
 
     A gradient step s fits them with mu = 1 / s and alpha = L s: then w_i = w - s grad F_i, and grad h_i(w_i) is
-    grad F_i(w_i) - grad F_i(w).
-
-    Args:
-        smoothness: L in (0, inf), of every F_i. The paper also asks that the Hessian be at least L, which with
-            smoothness L leaves only multiples of the identity; mubar = L + mu rests on it.
-        pl: beta in (0, L].
-        lipschitz: l in (0, inf): |grad f| <= l (L2).
-        proximal: mu in (0, inf), weight of the proximal term.
-        inexactness: alpha in [0, inf): |grad h_i(w_i)| <= alpha |grad F_i(w)|. Not the step, for which Algorithm 1 has
-            the same letter.
-        dissimilarity: B in [1, inf).
+    grad F_i(w_i) - grad F_i(w). The paper also asks that the Hessian be at least L, which with smoothness L leaves only
+    multiples of the identity; mubar = L + mu rests on it.
     """
 
-    smoothness: float
-    pl: float
-    lipschitz: float
-    proximal: float
-    inexactness: float
-    dissimilarity: float = 1.0
+    smoothness: float  # L in (0, inf), of every F_i
+    pl: float  # beta in (0, L]
+    lipschitz: float  # l in (0, inf): |grad f| <= l (L2)
+    proximal: float  # mu in (0, inf), weight of the proximal term
+    inexactness: float  # alpha in [0, inf): |grad h_i(w_i)| <= alpha |grad F_i(w)|; not the step of Algorithm 1
+    dissimilarity: float = 1.0  # B in [1, inf)
 
     def __post_init__(self) -> None:
         positive("smoothness", self.smoothness)
@@ -68,10 +59,6 @@ def published_noise(budgets: ArrayLike, clip: float) -> float:
 
     There, with lam = 2 C / e and x = 1 / (exp(e) - 1), E[eta] = 2 C x - lam, E[eta^2] = 2 lam^2 - (4 C^2 + 4 lam C) x.
 
-    Args:
-        budgets: Local budgets of all users, nats per coordinate, each in (0, inf).
-        clip: C, in (0, inf).
-
     >>> round(published_noise([1.0, 2.0], 0.1), 6)  # the appendix, whose last line drops a term: 0.220538
     0.034305
     """
@@ -85,11 +72,7 @@ def published_bound(
 ) -> NDArray[np.float64]:
     """Return the printed figure after every round: rounds + 1 numbers, the first of which is gap.
 
-    published: not a bound. Arguments as for `apes.paper.convergence.bound.convergence_bound` and `published_noise`.
-
-    Raises:
-        ParameterError: If an argument is out of range.
-        RegimeError: If a1 >= 1: the Polyak-Lojasiewicz inequality then points the wrong way.
+    published: not a bound. A `RegimeError` if a1 >= 1: the Polyak-Lojasiewicz inequality then points the wrong way.
     """
     a1, a2, a3 = assumptions.coefficients()
     if not a1 < 1:

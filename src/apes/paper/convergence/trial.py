@@ -1,4 +1,4 @@
-"""A problem that meets the assumptions of the convergence bounds, trained with the package's own stages.
+"""A problem that meets the assumptions of the convergence bounds, trained with the package's own round and calibration.
 
 User i's loss is a quadratic, with gradient c_i H_k w_k + u_ik in coordinate k. The curvatures H_k run from L to beta;
 c_i is 1 +- SPREAD and u_ik is +- scatter C, in a pattern that repeats every four users and is orthogonal. So the mean
@@ -8,7 +8,7 @@ d (scatter C)^2 + SPREAD^2 |grad f|^2.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,50 +16,43 @@ from numpy.typing import NDArray
 from apes.budgets import make_budgets
 from apes.checks import whole, within
 from apes.errors import ParameterError
+from apes.mathematics.blas import quiet_blas
+from apes.mathematics.randomness import SimulationSource
 from apes.paper.convergence.bound import Assumptions, convergence_bound
 from apes.paper.convergence.calibration_error import CalibrationError, calibration_error
 from apes.paper.convergence.published import PublishedAssumptions, published_bound
 from apes.population import Examples, People, UserBlock
 from apes.terms.mechanism import CONTINUOUS
-from apes.terms.plan import Plan
-from apes.training.round import Workers
-from apes.training.run import Progress
-from apes.training.train import train
+from apes.terms.terms import Terms
+from apes.training.round import Workers, run_round
 
 Array = NDArray[np.float64]
 SMOOTHNESS, PL = 1.0, 0.8
 SPREAD = 0.2
+_DISSIMILARITY = math.sqrt(1 + SPREAD**2)
 # A fifth of 1 / L: the published theorem contracts only for steps below about a third.
 STEP = 0.2
 # G and the first gradient, in units of C: room for the noise, on the steep part of the calibration curve.
 REACH, START = 0.25, 0.15
-_USERS_AT_ONCE = 1024
+_WORKERS = Workers(threads=1, users_at_once=1024)
 
 
 @dataclass(frozen=True)
 class ConvergenceTrial:
     """The choices of a trial.
 
-    Args:
-        budgets: As for `apes.make_budgets`.
-        users: A multiple of 4.
-        clip: C, in (0, inf).
-        rounds: At least 1.
-        seeds: Runs to average over, at least 1.
-        dimensions: At least 1.
-        scatter: Size of u_ik in units of C, in [0, 0.05]. If not 0, users have different optima, and the published
-            theorem, whose B is then infinite at the optimum, does not apply.
-        start: First gradient of f in every coordinate, in units of C, in [0, 0.15].
+    If scatter is not 0, users have different optima, and the published theorem, whose B is then infinite at the
+    optimum, does not apply.
     """
 
-    budgets: str = "uniform2"
-    users: int = 4_000
-    clip: float = 0.1
-    rounds: int = 40
-    seeds: int = 8
-    dimensions: int = 20
-    scatter: float = 0.0
-    start: float = START
+    budgets: str = "uniform2"  # as for `apes.make_budgets`
+    users: int = 4_000  # a multiple of 4
+    clip: float = 0.1  # C, in (0, inf)
+    rounds: int = 40  # at least 1
+    seeds: int = 8  # runs to average over, at least 1
+    dimensions: int = 20  # at least 1
+    scatter: float = 0.0  # size of u_ik in units of C, in [0, 0.05]
+    start: float = START  # first gradient of f in every coordinate, in units of C, in [0, 0.15]
 
     def __post_init__(self) -> None:
         if whole("users", self.users, 4) % 4:
@@ -68,7 +61,7 @@ class ConvergenceTrial:
         whole("dimensions", self.dimensions, 1)
         within("scatter", self.scatter, 0, 0.05)
         within("start", self.start, 0, START)
-        self.plan()
+        self.terms()
 
     @property
     def curvature(self) -> Array:
@@ -84,9 +77,9 @@ class ConvergenceTrial:
         """Everybody's local budget."""
         return make_budgets(self.budgets, self.users, seed=1)
 
-    def plan(self) -> Plan:
-        """The plan that builds the stages: APES with continuous reports and plain gradient steps."""
-        return Plan(rounds=self.rounds, clip=self.clip, levels=CONTINUOUS, learning_rate=STEP, momentum=0.0)
+    def terms(self) -> Terms:
+        """APES with continuous reports."""
+        return Terms(rounds=self.rounds, clip=self.clip, levels=CONTINUOUS)
 
     def population(self) -> People:
         """Users whose one row of data is c_i, then u_ik."""
@@ -108,7 +101,7 @@ class ConvergenceTrial:
     def assumptions(self) -> Assumptions:
         """What the proved bound assumes, and this problem meets."""
         scatter = math.sqrt(self.dimensions) * self.scatter * self.clip
-        return Assumptions(SMOOTHNESS, PL, self.dimensions, math.sqrt(1 + SPREAD**2), scatter)
+        return Assumptions(SMOOTHNESS, PL, self.dimensions, _DISSIMILARITY, scatter)
 
     def error(self) -> CalibrationError:
         """What calibration can get wrong here."""
@@ -117,21 +110,13 @@ class ConvergenceTrial:
 
 @dataclass(frozen=True, eq=False)
 class TrialResult:
-    """Loss gaps by round, rounds + 1 numbers each.
+    """Loss gaps by round, rounds + 1 numbers each."""
 
-    Attributes:
-        measured: Mean over the runs; a run that left the region of the theorem counts as 0 afterwards.
-        standard_error: Of that mean; 0 if there is one run.
-        bound: Proved.
-        published: Theorem 3 as printed, or None where it does not apply.
-        left: How many runs left the region.
-    """
-
-    measured: Array
-    standard_error: Array
-    bound: Array
-    published: Array | None
-    left: int
+    measured: Array  # mean over the runs; one that left the region of the theorem counts as 0 afterwards
+    standard_error: Array  # of that mean; 0 if there is one run
+    bound: Array  # proved
+    published: Array | None  # Theorem 3 as printed, or None where it does not apply
+    left: int  # how many runs left the region
 
     @property
     def is_within(self) -> bool:
@@ -144,32 +129,23 @@ def run_trial(trial: ConvergenceTrial, progress: Callable[[int, int], None] = la
     # Before the runs, so that what the theorem does not cover is refused at once.
     first_gap = trial.gap(trial.first_weights())
     bound = convergence_bound(trial.assumptions(), trial.error(), STEP, trial.rounds, first_gap)
-    population = trial.population()
-    runs = []
+    population, runs = trial.population(), []
     for seed in range(1, trial.seeds + 1):
         runs.append(_run(trial, population, seed))
         progress(seed, trial.seeds)
     gaps = np.array([gaps for gaps, _ in runs])
     spread = gaps.std(axis=0, ddof=1) if trial.seeds > 1 else np.zeros(gaps.shape[1])
-    return TrialResult(
-        measured=gaps.mean(axis=0),
-        standard_error=spread / math.sqrt(trial.seeds),
-        bound=bound,
-        published=printed_bound(trial),
-        left=sum(has_left for _, has_left in runs),
-    )
+    error, left = spread / math.sqrt(trial.seeds), sum(has_left for _, has_left in runs)
+    return TrialResult(gaps.mean(axis=0), error, bound, _printed_bound(trial, first_gap), left)
 
 
-def printed_bound(trial: ConvergenceTrial) -> Array | None:
+def _printed_bound(trial: ConvergenceTrial, first_gap: float) -> Array | None:
     """Theorem 3 as printed, or None where users do not share an optimum."""
     if trial.scatter > 0:
         return None
-    smoothness = SMOOTHNESS * (1 + SPREAD)
-    lipschitz = math.sqrt(trial.dimensions) * trial.largest_gradient
-    dissimilarity = math.sqrt(1 + SPREAD**2)
-    assumptions = PublishedAssumptions(smoothness, PL, lipschitz, 1 / STEP, smoothness * STEP, dissimilarity)
-    budgets, gap = trial.local_budgets(), trial.gap(trial.first_weights())
-    return published_bound(assumptions, budgets, trial.clip, trial.rounds, gap)
+    smoothness, lipschitz = SMOOTHNESS * (1 + SPREAD), math.sqrt(trial.dimensions) * trial.largest_gradient
+    assumptions = PublishedAssumptions(smoothness, PL, lipschitz, 1 / STEP, smoothness * STEP, _DISSIMILARITY)
+    return published_bound(assumptions, trial.local_budgets(), trial.clip, trial.rounds, first_gap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,11 +153,8 @@ class _Quadratic:
     """The users' quadratic losses; c_i and u_ik are their data, the curvature is public. Its loss is the gap."""
 
     trial: ConvergenceTrial
+    dimensions: int
     digest = "quadratic"
-
-    @property
-    def dimensions(self) -> int:
-        return self.trial.dimensions
 
     def start(self) -> Array:
         return self.trial.first_weights()
@@ -194,25 +167,17 @@ class _Quadratic:
         return None, self.trial.gap(weights)
 
 
-class _LeftError(Exception):
-    """A run left the region of the theorem."""
-
-
 def _run(trial: ConvergenceTrial, population: People, seed: int) -> tuple[Array, bool]:
     """Train once; return the gap after every round, and whether the run left the region."""
+    terms, model, weights = trial.terms(), _Quadratic(trial, trial.dimensions), trial.first_weights()
+    calibrator = terms.reports.calibrator(None, None)
     gaps = np.zeros(trial.rounds + 1)
-    gaps[0] = trial.gap(trial.first_weights())
-
-    def after_round(progress: Progress) -> None:
-        gaps[progress.rounds] = progress.metrics[-1].loss or 0.0
-        gradient = np.abs(trial.curvature * progress.state.weights).max()
-        if gradient > trial.largest_gradient and progress.rounds < trial.rounds:
-            raise _LeftError
-
-    nobody = Examples(np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.uint8))
-    workers, plan = Workers(threads=1, users_at_once=_USERS_AT_ONCE), replace(trial.plan(), seed=seed)
-    try:
-        train(_Quadratic(trial), population, plan, test=nobody, workers=workers, after_round=after_round)
-    except _LeftError:
-        return gaps, True
+    gaps[0] = trial.gap(weights)
+    for number in range(1, trial.rounds + 1):
+        if np.abs(trial.curvature * weights).max() > trial.largest_gradient:
+            return gaps, True
+        batch = run_round(terms, model, weights, population, SimulationSource(seed, number), workers=_WORKERS)
+        with quiet_blas():
+            weights = weights - STEP * calibrator.estimate(batch).mean
+            gaps[number] = trial.gap(weights)
     return gaps, False

@@ -1,19 +1,49 @@
-"""Renyi differential privacy of the shuffle model: Girgis, Data, Diggavi, Suresh, Kairouz 2021."""
+"""Bounds for equal budgets: Erlingsson et al. 2019, the first of all, and Girgis et al. 2021, by Renyi divergences."""
 
 import math
 from bisect import bisect_left
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from apes.accounting.published.inputs import as_uniform
+from apes.accounting import Array
+from apes.accounting.certificate.curve import check_delta
+from apes.checks import positive_array
+from apes.errors import RegimeError
 
 # Orders beyond are not tried: a term of the sum each. A larger order could only lower the figure.
 _LARGEST_ORDER = 2**18
 
 
-def gddtk21(budgets: NDArray[np.float64], delta: float) -> float:
+def as_uniform(budgets: Array, delta: float) -> tuple[int, float, float]:
+    """Give everybody the largest budget, as the paper does with its baselines: n, epsilon0 (nats) and delta."""
+    delta, array = check_delta(delta), positive_array("budgets", budgets)
+    return array.size, float(array.max()), delta
+
+
+def erlingsson19(budgets: Array, delta: float) -> float:
+    """Central epsilon of Erlingsson, Feldman, Mironov, Raghunathan, Talwar, Thakurta 2019 (SODA), Theorem 7.
+
+    epsilon = 12 e0 sqrt(log(1/delta) / n), with e0 = max(budgets): the last and simplest form of the theorem
+    (arXiv:1811.12469v2).
+    Condition: e0 <= 1/2, n >= 1000, delta <= 1/100, and the answer does not exceed e0 (it would say nothing).
+
+    published: not a guarantee for different budgets (docs/published-bounds.md).
+    """
+    n, epsilon0, delta = as_uniform(budgets, delta)
+    if not epsilon0 <= 0.5:
+        raise RegimeError(f"erlingsson19 needs epsilon0 <= 0.5, got {epsilon0:g}")
+    if not n >= 1000:
+        raise RegimeError(f"erlingsson19 needs n >= 1000, got {n}")
+    if not delta <= 0.01:
+        raise RegimeError(f"erlingsson19 needs delta <= 0.01, got {delta:g}")
+    epsilon = 12 * epsilon0 * math.sqrt(-math.log(delta) / n)
+    if not epsilon <= epsilon0:
+        raise RegimeError(f"erlingsson19 needs epsilon <= epsilon0, got {epsilon:g} > {epsilon0:g} at n = {n}")
+    return epsilon
+
+
+def gddtk21(budgets: Array, delta: float) -> float:
     """Central epsilon of Girgis, Data, Diggavi, Suresh, Kairouz 2021 (arXiv:2105.05180), general upper bound.
 
     For every whole order k >= 2, with e0 = max(budgets) and N = floor((n - 1) / (2 exp(e0))) + 1,

@@ -20,6 +20,9 @@ from apes.paper.convergence.calibration_error import calibration_error, report_s
 from apes.paper.convergence.published import PublishedAssumptions, published_bound, published_noise
 from apes.paper.convergence.trial import STEP, ConvergenceTrial, run_trial
 
+# The trials are run once each.
+pytestmark = pytest.mark.xdist_group("convergence")
+
 C = 0.1
 EPSILONS = (0.05, 1.0, 5.0, 20.0)
 LOCATIONS = (-1.0, -0.3, 0.0, 0.7, 1.0)
@@ -136,6 +139,7 @@ def trial(request):
     return request.param, run_trial(request.param)
 
 
+@pytest.mark.slow
 def test_measured_loss_is_below_the_bound_after_every_round(trial):
     settings, result = trial
     assert result.left == 0
@@ -145,6 +149,7 @@ def test_measured_loss_is_below_the_bound_after_every_round(trial):
 
 
 @pytest.mark.parametrize("name", ["uniform2", "large budgets"])
+@pytest.mark.slow
 def test_a_bound_with_a_tenth_of_the_noise_is_violated(name):
     settings = replace(TRIALS[name], start=0.0)  # from the optimum: there is nothing but noise
     result = run_trial(settings)

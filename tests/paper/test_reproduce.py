@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from apes.cli.main import app
 from apes.errors import DataError
-from apes.paper import EXPERIMENTS
 from apes.paper.accuracy import cell
+from apes.paper.experiments import EXPERIMENTS
 from apes.paper.page import FINDINGS, write_page
 from apes.paper.parts import Part, Workshop
 from apes.paper.printed import ACCURACY, EPSILON_C, EPSILON_UC, EPSILON_UC_TABLE_3, NAMES
@@ -19,6 +19,9 @@ from apes.paper.privacy import bounds_part, epsilon_c, epsilon_uc, user_part
 from apes.paper.report import write_report
 from apes.paper.run import work, write
 from apes.paper.setting import OURS, PUBLISHED, Setting, quick
+
+# What the module fixture makes is expensive, and made once.
+pytestmark = pytest.mark.xdist_group("reproduce")
 
 TINY = Setting(
     "digits",
@@ -59,6 +62,7 @@ def made(tmp_path_factory, small_digits):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.slow
 def test_result_says_what_it_is(made, name):
     folder, _, results, _ = made
     stored = json.loads((folder / f"{name}.json").read_text())
@@ -69,6 +73,7 @@ def test_result_says_what_it_is(made, name):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.slow
 def test_pictures_and_tables_come_from_the_file_alone(made, name):
     folder, _, _, _ = made
     experiment = EXPERIMENTS[name]
@@ -83,18 +88,21 @@ def test_pictures_and_tables_come_from_the_file_alone(made, name):
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_progress_reaches_its_end(made):
     reports = made[3]
     assert reports == sorted(reports)
     assert reports[-1][0] == pytest.approx(reports[-1][1])
 
 
+@pytest.mark.slow
 def test_nothing_is_run_twice(made, monkeypatch):
     _, workshop, _, _ = made
     monkeypatch.setattr(workshop, "work_out", lambda *_: pytest.fail("worked out again"))
     work(EXPERIMENTS.values(), TINY, workshop, silent)
 
 
+@pytest.mark.slow
 def test_what_a_kill_left_undone_is_done(made, monkeypatch):
     folder, workshop, results, _ = made
     part = cell(TINY, OURS, "apes", "uniform2")[1]
@@ -154,6 +162,7 @@ def report(made):
     return Outline(write_report(results, folder, 60.0).read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_report_is_self_contained(made, report):
     pictures = [made[0] / f"{name}.png" for name, e in EXPERIMENTS.items() if e.draw is not None]
     assert report.open == []
@@ -164,6 +173,7 @@ def test_report_is_self_contained(made, report):
     assert report.links == [f"#{name}" for name in report.ids]
 
 
+@pytest.mark.slow
 def test_report_says_everything(made, report):
     results = made[2]
     assert "60 users, 1 rounds, 2 seeds, data set digits" in report.text
@@ -179,6 +189,7 @@ def test_report_says_everything(made, report):
                 assert row in report.rows
 
 
+@pytest.mark.slow
 def test_page_shows_every_picture(made, tmp_path):
     folder, _, results, _ = made
     write_page(results, folder, tmp_path / "docs" / "reproduction.md", 60.0)
@@ -211,6 +222,7 @@ def test_the_papers_tables_have_a_figure_for_every_framework():
     assert EPSILON_UC.keys() == EPSILON_C.keys() == EPSILON_UC_TABLE_3.keys() == private
 
 
+@pytest.mark.slow
 def test_privacy_columns_of_table_3(tmp_path):
     """e_c to 0.001; e_uc under the convention that produced each, to 1 %; the certified figure far below."""
     setting, workshop = Setting("digits"), Workshop(tmp_path, None)

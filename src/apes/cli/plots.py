@@ -1,0 +1,192 @@
+"""Pictures of what the commands find, as PNG files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
+from numpy.typing import NDArray
+
+from apes.accounting.account import Account
+from apes.accounting.planner import Answer, CostCurve, Goal
+from apes.audit.attack import Attack, lower_bounds
+from apes.audit.audit import AuditResult
+from apes.paper.convergence.trial import ConvergenceTrial, TrialResult
+from apes.storage.pictures import BLUE, BROWN, DARK, GREY, SAND, log_ticks, panels, save
+from apes.terms.level_choice import LevelChoice
+from apes.training.run import RoundMetrics
+
+Array = NDArray[np.float64]
+_SOLVED_FOR = {"cap": "cap on local budgets", "users": "users", "rounds": "rounds"}
+_TINY = 1e-12
+# Events seen less often than this tell more about chance than about the mechanism.
+_OFTEN = 20
+
+
+def draw_accuracy(metrics: tuple[RoundMetrics, ...], title: str, path: Path) -> None:
+    """Draw test accuracy and loss over the rounds."""
+    figure, (axes,) = panels(7, 4)
+    rounds = [entry.round for entry in metrics]
+    axes.plot(rounds, [100 * (entry.accuracy or 0.0) for entry in metrics], color=BLUE)
+    axes.set_xlabel("round")
+    axes.set_ylabel("test accuracy (%)", color=BLUE)
+    losses = axes.twinx()
+    losses.plot(rounds, [entry.loss or 0.0 for entry in metrics], color=BROWN, linestyle="--")
+    losses.set_ylabel("test loss (nats)", color=BROWN)
+    axes.set_title(f"{title}: {100 * (metrics[-1].accuracy or 0.0):.2f} % after {metrics[-1].round} rounds")
+    save(figure, path)
+
+
+def draw_convergence(trial: ConvergenceTrial, result: TrialResult, path: Path) -> None:
+    """Draw the loss gap over the rounds, on a logarithmic axis."""
+    figure, (axes,) = panels(7, 4)
+    rounds = np.arange(trial.rounds + 1)
+    if result.published is not None:
+        axes.plot(rounds, result.published, color=SAND, linestyle="--", label="published (Theorem 3; not a bound)")
+    axes.plot(rounds, result.bound, color=BLUE, label="proved bound")
+    axes.plot(rounds, result.measured, color=DARK, label=f"measured, mean of {trial.seeds} runs")
+    # Where the band would reach 0 a logarithmic axis has no place for it.
+    low = np.maximum(result.measured - result.standard_error, result.measured / 10)
+    axes.fill_between(rounds, low, result.measured + result.standard_error, color=DARK, alpha=0.2, linewidth=0)
+    axes.set_yscale("log", nonpositive="mask")
+    axes.set(xlabel="round", ylabel="loss above the optimum")
+    axes.legend()
+    axes.set_title(f"{trial.users:,} users, budgets {trial.budgets}, {trial.dimensions} dimensions, C = {trial.clip:g}")
+    save(figure, path)
+
+
+def draw_account(result: Account, path: Path) -> None:
+    """Draw the personal guarantees, and the certified figure beside the published ones."""
+    figure, (personal, bars) = panels(10, 4, 2)
+    personal.plot(result.personal_local, result.personal_central, marker="o", markersize=3, color=BLUE)
+    personal.set(xlabel="a user's local budget", ylabel="certified central epsilon, one coordinate")
+    figures = {name: value for name, value in result.published.items() if value and not name.startswith("user_")}
+    if result.dimension.lower > 0:
+        bars.barh(["lower bound"], [result.dimension.lower], color=GREY)
+    bars.barh(["certified"], [result.dimension.epsilon], color=BLUE)
+    bars.barh(sorted(figures, key=lambda name: figures[name]), sorted(figures.values()), color=SAND)
+    bars.invert_yaxis()
+    bars.grid(visible=False)
+    bars.set_xlabel("epsilon, one coordinate of one round")
+    bars.set_title("blue: proved; orange: published only", fontsize=10)
+    save(figure, path)
+
+
+def draw_plan(curve: CostCurve, answer: Answer, goal: Goal, solve: str, path: Path) -> None:
+    """Draw certified epsilon against what is solved for (cap, users or rounds)."""
+    figure, (axes,) = panels(7.5, 4.5)
+    axes.plot(curve.places, curve.epsilons, marker="o", markersize=3, color=BLUE, label="certified epsilon")
+    axes.axhline(goal.epsilon, color=BROWN, linestyle="--", label=f"target: {goal.epsilon:g}")
+    _scale(axes, [*curve.epsilons, goal.epsilon])
+    axes.set(xlabel=_SOLVED_FOR[solve], ylabel=f"epsilon of a user, all rounds (delta {goal.delta:g})")
+    if answer.value is None or answer.epsilon is None:
+        axes.set_title(f"out of reach: {answer.advice}", fontsize=10)
+    else:
+        allowed = [epsilon <= goal.epsilon for epsilon in curve.epsilons]
+        axes.fill_between(curve.places, 0, curve.epsilons, where=allowed, color=BLUE, alpha=0.12, label="reaches it")
+        found = f"{answer.value:.4g}" if solve == "cap" else f"{answer.value:,.0f}"
+        axes.plot([answer.value], [answer.epsilon], "o", color=BROWN, markersize=9, label=f"answer: {found}")
+        axes.set_title(f"{_SOLVED_FOR[solve]}: {found}, certified epsilon {answer.epsilon:.4g}")
+    axes.legend()
+    save(figure, path)
+
+
+def _scale(axes: Axes, epsilons: list[float]) -> None:
+    """Places on a logarithmic scale with plain labels; epsilon from 0, or logarithmic where it spans decades."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:,g}")
+    if max(epsilons) > 100 * min(epsilons) > 0:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(0, 1.05 * max(epsilons))
+
+
+def draw_level_choice(choice: LevelChoice, goal: Goal, clips: Sequence[float], path: Path) -> None:
+    """Draw the error that a target leaves against the number of levels, with each one's cap."""
+    figure, (axes,) = panels(7.5, 4.5)
+    feasible = [offer for offer in choice.offers if offer.cap is not None]
+    levels = [offer.levels for offer in feasible]
+    for clip, errors in zip(clips or [1.0], LevelChoice(tuple(feasible)).errors(clips or [1.0]).T, strict=True):
+        axes.plot(levels, errors, marker="o", label=f"clip {clip:g}" if clips else "error")
+    for offer in feasible:
+        place = offer.levels, offer.error * max(clips, default=1.0)
+        axes.annotate(f"cap {offer.cap:.3g}", place, xytext=(0, 8), textcoords="offset points", ha="center", fontsize=8)
+    if feasible:
+        best = choice.best.levels, choice.best.error * max(clips, default=1.0)
+        axes.plot(*best, "o", color=BROWN, markersize=9, label=f"smallest error: {choice.best.levels} levels")
+    log_ticks(axes, [offer.levels for offer in choice.offers], base=2)
+    axes.margins(x=0.08, y=0.15)
+    axes.set_ylim(bottom=0)
+    unit = "in the update's units" if clips else "in units of the clip bound"
+    axes.set(xlabel="levels of a report", ylabel=f"standard error, {unit}")
+    title = f"mean update, per coordinate and round, at epsilon {goal.epsilon:g}, delta {goal.delta:g}"
+    axes.set_title(title, fontsize=11)
+    axes.legend()
+    save(figure, path)
+
+
+def draw_audit(result: AuditResult, path: Path) -> None:
+    """Draw the attacks on a coordinate and on a user.
+
+    Above, the two error rates of the attack at every threshold: no attack on what is certified comes below the border.
+    Below, the epsilon that each threshold shows, and how much of it is beyond doubt.
+    """
+    figure, axes = panels(11, 8, 2, rows=2)
+    attacks = (
+        ("one coordinate", result.coordinate_attack, result.coordinate_certified, result.coordinate_audited),
+        ("a user, one round", result.user_attack, result.user_certified, result.user_audited),
+    )
+    for above, below, (what, attack, certified, audited) in zip(axes[:2], axes[2:], attacks, strict=True):
+        _draw_errors(above, attack, certified, result.delta)
+        sign = ">=" if certified >= audited else "<"
+        above.set_title(f"{what}: certified {certified:.4g} {sign} audited {audited:.4g}", fontsize=11)
+        _draw_epsilons(below, attack, result.delta)
+        below.axhline(certified, color=BLUE, label=f"certified: {certified:.4g}")
+        below.axhline(audited, color=BROWN, linestyle="--", linewidth=2, label=f"audited: {audited:.4g}")
+        below.set_ylim(0, 1.4 * max(certified, audited, _TINY))
+        below.legend(fontsize=8, loc="upper right", ncols=2)
+    verdict = "passed: certified >= audited" if result.passed else "FAILED: more is revealed than is certified"
+    figure.suptitle(f"Audit {verdict} (delta {result.delta:g}, {result.trials:,} trials per world)", fontweight="bold")
+    save(figure, path)
+
+
+def _draw_errors(axes: Axes, attack: Attack, certified: float, delta: float) -> None:
+    """The trade-off between the two kinds of error, with the border of the certified region."""
+    alarms = np.linspace(0, 1, 401)
+    border = certified_border(alarms, certified, delta)
+    axes.fill_between(alarms, border, 0, color=BROWN, alpha=0.12, label="would refute the certificate")
+    axes.plot(alarms, border, color=BLUE, label="certified: no attack gets below")
+    axes.plot([0, 1], [1, 0], color=GREY, linestyle=":", label="guessing")
+    rates = np.array(attack.alarms) / attack.trials, np.array(attack.misses) / attack.trials
+    axes.plot(*rates, color=DARK, marker=".", markersize=4, linewidth=0.8, label="the attack")
+    axes.set(xlabel="false alarms (rate)", ylabel="misses (rate)", xlim=(0, 1), ylim=(0, 1))
+    axes.legend(fontsize=8, loc="upper right")
+
+
+def certified_border(alarms: Array, epsilon: float, delta: float) -> Array:
+    """Smallest rate of misses at each rate of false alarms that an (epsilon, delta)-private mechanism leaves.
+
+    misses >= max(0, 1 - delta - exp(epsilon) alarms, exp(-epsilon) (1 - delta - alarms)) (Kairouz et al. 2015).
+    """
+    with np.errstate(divide="ignore"):  # log 0 = -inf, on purpose
+        steep = 1 - delta - np.exp(np.minimum(epsilon + np.log(alarms), 700))
+    return np.asarray(np.maximum(0, np.maximum(steep, np.exp(-epsilon) * (1 - delta - alarms))))
+
+
+def _draw_epsilons(axes: Axes, attack: Attack, delta: float) -> None:
+    """What each threshold shows in either direction: as seen, and the bound that it would give on its own."""
+    alarms, misses = np.array(attack.alarms, dtype=np.int64), np.array(attack.misses, dtype=np.int64)
+    # A name that begins with _ stays out of the legend.
+    for rare, wrong, mark in ((alarms, misses, ""), (misses, alarms, "_")):
+        hits, often = attack.trials - wrong, rare >= _OFTEN
+        seen = np.log(np.maximum(hits / attack.trials - delta, _TINY) * attack.trials / np.maximum(rare, 1))
+        rates, seen = rare[often] / attack.trials, seen[often]
+        axes.plot(rates, seen, ".", color=DARK, markersize=4, label=f"{mark}seen, chance included")
+        bounds = lower_bounds(hits, rare, attack.trials, delta)
+        rates = np.maximum(rare, 0.5) / attack.trials
+        axes.plot(rates, bounds, color=BROWN, linewidth=1, label=f"{mark}lower bound of each")
+    axes.set_xscale("log")
+    axes.set(xlim=(0.4 / attack.trials, 1.2), xlabel="false alarms or misses (rate)", ylabel="epsilon")
