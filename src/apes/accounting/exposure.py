@@ -127,6 +127,7 @@ class Exposure:
 
 
 # Runs on the same people ask again and again.
+# parameters: plain values, since they are the key of the cache.
 @lru_cache(maxsize=64)
 def _curves(  # six parameters: all that a certificate depends on, hashable
     budgets: bytes, victim: float, uses: tuple[int, ...], deltas: tuple[float, ...], colluders: int, levels: int | None
