@@ -32,7 +32,7 @@ ROOMS = {
     "shuffler": FOUNDATION | {"messages"},
     "analyzer": FOUNDATION | {"messages"},
     "accounting": FOUNDATION,
-    "wire": {"errors", "checks", "messages"},
+    "wire": FOUNDATION | {"messages"},
     # The shuffler as a service has a gate of its own; what shuffles knows nothing of it.
     "shuffler.service": FOUNDATION | {"messages", "storage", "wire", "shuffler", "accounting"},
     "terms": ZONES,

@@ -128,7 +128,7 @@ class Exposure:
 
 # Runs on the same people ask again and again.
 @lru_cache(maxsize=64)
-def _curves(  # six parameters: all that a certificate depends on, hashable
+def _curves(  # parameters: all that a certificate depends on, hashable
     budgets: bytes, victim: float, uses: tuple[int, ...], deltas: tuple[float, ...], colluders: int, levels: int | None
 ) -> Ways:
     """The whole coordinate's curve and, where there are two ways, the one of couples."""
