@@ -224,7 +224,7 @@ class VaultProcess(Party):
 
     def request(self, number, weights=None, **changes):
         """A request as bytes, honest but for the changes."""
-        header = {"version": 2, "run": RUN, "round": number, "terms": self.terms.fingerprint, **changes}
+        header = {"version": 2, "run": RUN, "round": number, "terms": self.terms.digest, **changes}
         weights = bytes(4 * self.terms.dimensions) if weights is None else weights
         return b"".join(framed([json.dumps(header).encode(), weights]))
 

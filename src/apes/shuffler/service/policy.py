@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.checks import hex_names, positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -42,7 +43,7 @@ class Policy(Limits):
         dimensions: Coordinates of a report, at least 1.
         levels: K: a level is in 0 .. K - 1, K in [2, 256].
         charged: Coordinates of a report that are charged for, in [1, dimensions].
-        delta: Of the central guarantee, in (0, 1).
+        delta: Of the central guarantee, in [1e-100, 0.5].
         senders: Public keys of those who may report, 64 hexadecimal digits each; at least as many as the cohort.
         top_b_first: b, where users keep b coordinates before perturbing, or None.
         target_epsilon: No round is released after which a user's certified epsilon would exceed it; None for no target.
@@ -67,7 +68,7 @@ class Policy(Limits):
         whole("dimensions", self.dimensions, 1, 2**31)
         whole("levels", self.levels, 2, MAX_LEVELS)
         whole("charged", self.charged, 1, self.dimensions)
-        within("delta", positive("delta", self.delta), 0, 0.5)
+        within("delta", self.delta, SMALLEST_DELTA, 0.5)
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
         if self.target_epsilon is not None:
