@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from parties import OTHER_RUN, RUN
+from parties import OTHER_RUN, RUN, agreed
 
-from apes import LogisticRegression, Terms
 from apes.federation.terms import FederationTerms
 from apes.shuffler.service.policy import Policy
 from apes.wire.envelope import Binding, seal
@@ -37,7 +36,7 @@ class Small:
 
 @pytest.fixture(scope="session")
 def small():
-    terms = FederationTerms(Terms(rounds=3, levels=16, delta=1e-3), LogisticRegression(features=4, classes=3))
+    terms = agreed()
     keys = [Ed25519PrivateKey.generate() for _ in range(8)]
     policy = Policy(
         terms=terms.digest,

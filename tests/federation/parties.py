@@ -20,7 +20,9 @@ import numpy as np
 import psutil
 from hypothesis import HealthCheck, settings
 
+from apes import LogisticRegression, Terms
 from apes.federation.keys import Authority, write_secret
+from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
 from apes.federation.vault.folder import VaultSettings
 from apes.shuffler.service.server import ShufflerSettings
@@ -36,6 +38,13 @@ RUN, OTHER_RUN = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 # Eight users' levels and budgets; the budgets have digits that occur nowhere else.
 LEVELS = np.random.default_rng(11).integers(0, 16, (8, 15), dtype=np.uint8)
 BUDGETS = np.array([0.7318642, 0.0591837, 0.9946521, 0.3517264, 0.4628193, 0.8273916, 0.1938475, 0.6152738])
+EXTREME_WEIGHTS = {
+    "3e38": np.full(15, 3e38),
+    "-3e38": np.full(15, -3e38),
+    "both": 3e38 * np.array(15 * [1, -1])[:15],
+    "one class": np.repeat([3e38, 0, -3e38], 5),
+    "tiny": np.full(15, 1e-45),
+}
 _PATIENCE = 120.0
 # A machine that is busy with other tests is no fault of Hypothesis' strategies.
 patient = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,6 +63,12 @@ def apes(*arguments):
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.stdout, done.stderr
+
+
+def agreed(rounds=3, features=4, local=None, **choices):
+    """Terms on 3 classes and 16 levels."""
+    terms = Terms(rounds=rounds, levels=16, delta=1e-3, **choices)
+    return FederationTerms(terms, LogisticRegression(features, 3, local))
 
 
 def honest(small, users=range(8), **bound):

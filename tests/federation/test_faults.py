@@ -28,7 +28,7 @@ from apes.training.run_folder import RunFolder
 from apes.wire.release import Release
 
 # One worker builds the module's fixture, once.
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 # A round takes 7 seconds on a quiet machine; nobody who lives may be left out on a busy one.
 DEVICES, ROUNDS, ROUND_SECONDS = 3, 16, 120.0
 

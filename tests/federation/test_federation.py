@@ -32,7 +32,7 @@ from apes.wire.frames import FrameReader
 from apes.wire.release import Release
 
 # One worker builds the module's fixture, once.
-pytestmark = pytest.mark.xdist_group("federation")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("federation")]
 DEVICES, ROUNDS = 3, 3
 
 

@@ -20,7 +20,7 @@ from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader
 
 # One worker builds the module's fixture, once.
-pytestmark = pytest.mark.xdist_group("hostile_server")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile_server")]
 DEVICES, ROUNDS = 2, 2
 
 COURIER = """
