@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 from hypothesis import HealthCheck, settings
 
-from apes import LogisticRegression, Terms
+from apes import Examples, LogisticRegression, Schedule, Terms
 from apes.federation.keys import Authority, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
@@ -28,7 +28,8 @@ from apes.federation.vault.folder import VaultSettings
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.database import read_database
 from apes.storage.files import write_bytes
-from apes.storage.settings import write_settings
+from apes.storage.settings import read_settings, write_settings
+from apes.training.run import Identity, Run
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader, framed
 
@@ -266,6 +267,21 @@ class VaultProcess(Party):
         answer = self.ask(self.request(number, **changes))
         assert answer[:1] == b"\0", answer
         return answer[1:]
+
+
+def new_run(layout):
+    """The analyzer's run of a federation, before its first round, to replay what it was given."""
+    terms = FederationTerms.read(layout.analyzer / "terms.json")
+    schedule = read_settings(layout.analyzer / "schedule.json", Schedule)
+    with np.load(layout.analyzer / "test.npz") as stored:
+        test = Examples(stored["images"], stored["labels"])
+    return Run(terms.terms, schedule, terms.model, Identity(terms.digest, "", "replayed"), users=1, test=test)
+
+
+def take(run, batch):
+    """Charge a round and conclude it."""
+    run.charge(batch.budgets)
+    run.conclude(batch, time.perf_counter())
 
 
 def population():

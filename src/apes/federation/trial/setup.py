@@ -21,9 +21,11 @@ from apes.terms.simulation import Simulation
 
 def task_of(plan: Plan, simulation: Simulation, dataset: Dataset) -> Task:
     """What a federation of about so many users is to do."""
-    terms = replace(plan.terms, delta=plan.terms.central_delta(simulation.users))
-    test = Examples(dataset.test_images, dataset.test_labels)
-    return Task(FederationTerms(terms, simulation.model(dataset)), plan.schedule, test)
+    terms, model = plan.terms, simulation.model(dataset)
+    # What cannot run on devices is refused for that, not for the delta that is filled in here.
+    terms.device_client(model)
+    agreed = FederationTerms(replace(terms, delta=terms.central_delta(simulation.users)), model)
+    return Task(agreed, plan.schedule, Examples(dataset.test_images, dataset.test_labels))
 
 
 def set_up(
