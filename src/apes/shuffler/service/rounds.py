@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -50,7 +51,7 @@ class Rounds:
 
     def __init__(self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger) -> None:
         self._policy, self._key, self._ledger = policy, key, ledger
-        self._gate, self._gate_lock = Gate(policy, ledger), asyncio.Lock()
+        self._gate = Gate(policy, ledger)
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refused = RareLog("refused")
         self.metrics = Metrics()
@@ -62,7 +63,7 @@ class Rounds:
             RequestRefused: If there is none.
         """
         self._check(run, number)
-        closed = await self._in_ledger(self._ledger.find, run, number)
+        closed = await self._find(run, number)
         if closed is None:
             raise RequestRefused(404, "open", f"round {number} is still open: send its reports first")
         return closed.release
@@ -79,7 +80,7 @@ class Rounds:
         """
         self._check(run, number)
         async with self._locks[run, number]:
-            closed = await self._in_ledger(self._ledger.find, run, number)
+            closed = await self._find(run, number)
             if closed is not None:
                 return await self._again(closed, number, stream)
             return await self._first(run, number, stream)
@@ -89,9 +90,12 @@ class Rounds:
         self.metrics.requests_refused.labels(refused.reason).inc()
         self._refused.count(refused.reason, **refused.details)
 
-    async def _in_ledger(self, act: Callable[..., T], run: str, number: int, *further: object) -> T:
+    async def _find(self, run: str, number: int) -> Closed | None:
+        return await self._in_ledger(run, number, partial(self._ledger.find, run, number))
+
+    async def _in_ledger(self, run: str, number: int, act: Callable[[], T]) -> T:
         try:
-            return await asyncio.to_thread(act, run, number, *further)
+            return await asyncio.to_thread(act)
         except sqlite3.Error as error:
             log("ledger-failed", run=run, round=number, error=str(error))
             raise RequestRefused(503, "ledger", "the ledger cannot be used; nothing was released") from None
@@ -121,17 +125,14 @@ class Rounds:
         return release
 
     async def _charged(self, run: str, number: int, intake: Intake, digest: bytes) -> bytes:
-        """Pass the gate, and close the round; one round at a time, lest two pass it together."""
-        async with self._gate_lock:
-            release = await asyncio.to_thread(intake.release)
-            budgets = release.batch.budgets
-            if not await self._in_ledger(lambda run, number: self._gate.allows(run, budgets), run, number):
-                target = f"round {number} would bring epsilon beyond the target {self._policy.target_epsilon:g}"
-                raise RequestRefused(403, "target", f"{target}; nothing was released")
-            closed = Closed(digest, release.encode())
-            await self._in_ledger(self._ledger.close_round, run, number, closed, intake.senders)
-            await asyncio.to_thread(self._gate.note, run, budgets)
-            return closed.release
+        """Pass the gate, and close the round."""
+        release = await asyncio.to_thread(intake.release)
+        closed = Closed(digest, release.encode())
+        close = partial(self._ledger.close_round, run, number, closed, intake.senders)
+        if not await self._in_ledger(run, number, lambda: self._gate.passes(run, release.batch.budgets, close)):
+            target = f"round {number} would bring epsilon beyond the target {self._policy.target_epsilon:g}"
+            raise RequestRefused(403, "target", f"{target}; nothing was released")
+        return closed.release
 
     async def _again(self, closed: Closed, number: int, stream: AsyncIterable[bytes]) -> bytes:
         digest = hashlib.sha256()
