@@ -12,9 +12,9 @@ import pytest
 from parties import BUDGETS, OTHER_RUN, RUN, TOKEN, honest, is_of, path, rounds_of
 
 import apes
-from apes.shuffler.service.app import create_app
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.rounds import RequestRefused, Rounds
+from apes.shuffler.service.server import create_app
 from apes.wire.frames import framed
 from apes.wire.release import Release
 

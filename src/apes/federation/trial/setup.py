@@ -40,18 +40,10 @@ def set_up(
     keep_sealed: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Federation:
-    """Make the folder of a trial federation; it appears whole, or not at all.
+    """Make the folder of a trial federation, which must not exist yet; it appears whole, or not at all.
 
-    Args:
-        folder: A folder that does not exist yet.
-        plan: What will run.
-        simulation: Its people, who are spread over the vaults.
-        dataset: What the users' data is made of.
-        vaults: Devices or silos, in [1, users].
-        smallest_cohort: Fewest reports that the shuffler releases (default: half of the users, at least 2).
-        round_seconds: How long the analyzer waits for reports.
-        keep_sealed: Whether the analyzer keeps the sealed reports of every round.
-        progress: Called with the users that are done, and all.
+    The simulation's people are spread over the vaults, in [1, users]. By default the smallest cohort is half of the
+    users, at least 2. ``progress`` is called with the users that are done, and all.
     """
     users = simulation.users
     whole("vaults", vaults, 1, users)
