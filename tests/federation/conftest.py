@@ -7,27 +7,24 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from parties import OTHER_RUN, RUN, agreed
 
-from apes import Plan
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.shuffler.service.policy import Policy
 from apes.wire.envelope import Binding, seal
-
-RUN = "0123456789abcdef" * 2
-OTHER_RUN = "fedcba9876543210" * 2
 
 
 @dataclass(frozen=True)
 class Small:
     """Eight users, 3 classes of 4 features (15 coordinates), 16 levels."""
 
-    terms: Terms
+    terms: FederationTerms
     keys: list
     shuffler: X25519PrivateKey
     policy: Policy
 
     def binding(self, number=1, run=RUN, terms=None):
-        return Binding(bytes.fromhex(run), number, bytes.fromhex(terms or self.terms.fingerprint))
+        return Binding(bytes.fromhex(run), number, bytes.fromhex(terms or self.terms.digest))
 
     def report(self, user, levels=None, budget=0.5, number=1, run=RUN, terms=None, key=None):
         """A sealed report as an honest user's vault would make it, but for what is asked otherwise."""
@@ -39,14 +36,16 @@ class Small:
 
 @pytest.fixture(scope="session")
 def small():
-    terms = Terms(Plan(users=8, rounds=3, levels=16, delta=1e-3), features=4, classes=3)
+    terms = agreed()
     keys = [Ed25519PrivateKey.generate() for _ in range(8)]
     policy = Policy(
-        terms=terms.fingerprint,
+        terms=terms.digest,
         runs=(RUN, OTHER_RUN),
         rounds=3,
         dimensions=terms.dimensions,
         levels=16,
+        charged=terms.charged,
+        delta=1e-3,
         smallest_budget=0.05,
         largest_budget=1.0,
         smallest_cohort=3,

@@ -20,13 +20,16 @@ import numpy as np
 import psutil
 from hypothesis import HealthCheck, settings
 
+from apes import Examples, LogisticRegression, Schedule, Terms
 from apes.federation.keys import Authority, write_secret
+from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
 from apes.federation.vault.folder import VaultSettings
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.database import read_database
 from apes.storage.files import write_bytes
-from apes.storage.settings import write_settings
+from apes.storage.settings import read_settings, write_settings
+from apes.training.run import Identity, Run
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader, framed
 
@@ -36,6 +39,13 @@ RUN, OTHER_RUN = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 # Eight users' levels and budgets; the budgets have digits that occur nowhere else.
 LEVELS = np.random.default_rng(11).integers(0, 16, (8, 15), dtype=np.uint8)
 BUDGETS = np.array([0.7318642, 0.0591837, 0.9946521, 0.3517264, 0.4628193, 0.8273916, 0.1938475, 0.6152738])
+EXTREME_WEIGHTS = {
+    "3e38": np.full(15, 3e38),
+    "-3e38": np.full(15, -3e38),
+    "both": 3e38 * np.array(15 * [1, -1])[:15],
+    "one class": np.repeat([3e38, 0, -3e38], 5),
+    "tiny": np.full(15, 1e-45),
+}
 _PATIENCE = 120.0
 # A machine that is busy with other tests is no fault of Hypothesis' strategies.
 patient = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,6 +64,12 @@ def apes(*arguments):
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.stdout, done.stderr
+
+
+def agreed(rounds=3, features=4, local=None, **choices):
+    """Terms on 3 classes and 16 levels."""
+    terms = Terms(rounds=rounds, levels=16, delta=1e-3, **choices)
+    return FederationTerms(terms, LogisticRegression(features, 3, local))
 
 
 def honest(small, users=range(8), **bound):
@@ -224,7 +240,7 @@ class VaultProcess(Party):
 
     def request(self, number, weights=None, **changes):
         """A request as bytes, honest but for the changes."""
-        header = {"version": 2, "run": RUN, "round": number, "terms": self.terms.fingerprint, **changes}
+        header = {"version": 2, "run": RUN, "round": number, "terms": self.terms.digest, **changes}
         weights = bytes(4 * self.terms.dimensions) if weights is None else weights
         return b"".join(framed([json.dumps(header).encode(), weights]))
 
@@ -251,6 +267,21 @@ class VaultProcess(Party):
         answer = self.ask(self.request(number, **changes))
         assert answer[:1] == b"\0", answer
         return answer[1:]
+
+
+def new_run(layout):
+    """The analyzer's run of a federation, before its first round, to replay what it was given."""
+    terms = FederationTerms.read(layout.analyzer / "terms.json")
+    schedule = read_settings(layout.analyzer / "schedule.json", Schedule)
+    with np.load(layout.analyzer / "test.npz") as stored:
+        test = Examples(stored["images"], stored["labels"])
+    return Run(terms.terms, schedule, terms.model, Identity(terms.digest, "", "replayed"), users=1, test=test)
+
+
+def take(run, batch):
+    """Charge a round and conclude it."""
+    run.charge(batch.budgets)
+    run.conclude(batch, time.perf_counter())
 
 
 def population():

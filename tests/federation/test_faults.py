@@ -16,19 +16,18 @@ import time
 import numpy as np
 import psutil
 import pytest
-from apes.training.analysis import Analysis, TestSet
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import APES, apes
+from parties import APES, apes, new_run, take
 
-from apes import Plan
-from apes.federation.terms import Terms
+from apes import Plan, Simulation
+from apes.federation.terms import FederationTerms
 from apes.federation.trial.setup import set_up
 from apes.federation.trial.trial import FederationError, Trial
 from apes.training.run_folder import RunFolder
 from apes.wire.release import Release
 
 # One worker builds the module's fixture, once.
-pytestmark = pytest.mark.xdist_group("faults")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
 # A round takes 7 seconds on a quiet machine; nobody who lives may be left out on a busy one.
 DEVICES, ROUNDS, ROUND_SECONDS = 3, 16, 120.0
 
@@ -37,8 +36,8 @@ DEVICES, ROUNDS, ROUND_SECONDS = 3, 16, 120.0
 def trial(small_digits, tmp_path_factory):
     """Three devices of one user each; whatever runs at the end is stopped."""
     folder = tmp_path_factory.mktemp("f") / "faults"
-    plan = Plan(users=DEVICES, rounds=ROUNDS, levels=16, data="digits", budgets="grid:0.5:1")
-    set_up(folder, plan, small_digits, DEVICES, round_seconds=ROUND_SECONDS)
+    plan, people = Plan(rounds=ROUNDS, levels=16), Simulation(users=DEVICES, budgets="grid:0.5:1")
+    set_up(folder, plan, people, small_digits, DEVICES, round_seconds=ROUND_SECONDS)
     trial = Trial(folder)
     try:
         yield trial
@@ -78,10 +77,10 @@ def test_an_analyzer_killed_before_its_checkpoint_takes_the_same_release(trial, 
     go_on(trial)
     before = next_round(trial)
     lost, run = len(before) + 1, trial.layout.analyzer / "run"
-    files = ["checkpoint.npz", "metrics.jsonl", "events.jsonl"]
+    files = ["checkpoint.npz", "metrics.jsonl", "exposures.jsonl"]
     for name in files:
         shutil.copy2(run / name, tmp_path)
-    assert RunFolder(run, terms(trial).plan).load().rounds == len(before)
+    assert RunFolder.open(run).load().rounds == len(before)
     wait_for_rounds(trial, lost)
     kill_analyzer(trial)
     released, asked = releases(trial)[lost][0], times_asked(trial, lost)
@@ -193,7 +192,7 @@ def test_up_killed_leaves_nothing_that_down_does_not_stop_and_up_goes_on(trial, 
     budgets = [release.batch.budgets for release, _ in books.values()]
     assert summary["certified"]["epsilon_by_round"] == charged(trial, budgets)
     with np.load(trial.layout.analyzer / "run" / "model.npz") as stored:
-        np.testing.assert_array_equal(stored["weights"], replayed(trial, books)[1])
+        np.testing.assert_array_equal(stored["weights"], replayed(trial, books).model())
 
 
 def check_books(trial):
@@ -201,12 +200,12 @@ def check_books(trial):
 
     The books are read from the last to be written to the first, since the run may go on meanwhile.
     """
-    progress = RunFolder(trial.layout.analyzer / "run", terms(trial).plan).load()
+    progress = RunFolder.open(trial.layout.analyzer / "run").load()
     books, own = releases(trial), vaults(trial)
     dimensions, users = terms(trial).dimensions, senders_of(trial)
     # No round lost: those that the analyzer counts, at most one more at the shuffler, at most one more at the vaults.
     reached = progress.rounds
-    assert [entry.round for entry in progress.metrics] == [event.round for event in progress.events]
+    assert [entry.round for entry in progress.metrics] == [exposure.round for exposure in progress.exposures]
     assert [entry.round for entry in progress.metrics] == list(range(1, reached + 1))
     assert list(books) in ([*range(1, reached + 1)], [*range(1, reached + 2)])
     for number, (release, senders) in books.items():
@@ -225,11 +224,11 @@ def check_books(trial):
         assert max(answered) <= len(books) + 1
         assert costs(trial, device) == {dimensions * budget(trial, device)}
     # The analyzer is where the releases lead, to the bit.
-    again, _ = replayed(trial, {number: books[number] for number in range(1, reached + 1)})
+    again = replayed(trial, {number: books[number] for number in range(1, reached + 1)}).progress
     np.testing.assert_array_equal(progress.state.weights, again.state.weights)
     np.testing.assert_array_equal(progress.state.velocity, again.state.velocity)
     np.testing.assert_array_equal(progress.state.average, again.state.average)
-    assert progress.events == again.events
+    assert [each.as_dict() for each in progress.exposures] == [each.as_dict() for each in again.exposures]
     assert [facts(entry) for entry in progress.metrics] == [facts(entry) for entry in again.metrics]
     return books
 
@@ -240,25 +239,25 @@ def facts(entry):
 
 
 def replayed(trial, books):
-    """Where the releases of the ledger lead, and the model there."""
-    agreed = terms(trial)
-    with np.load(trial.layout.analyzer / "test.npz") as stored:
-        test = TestSet(stored["images"], stored["labels"])
-    analysis = Analysis(agreed.plan, agreed.model, test, agreed.accountant())
-    progress = analysis.start()
+    """The run that the releases of the ledger lead to."""
+    run = new_run(trial.layout)
     for release, _ in books.values():
-        progress = analysis.conclude(progress, release.batch, time.perf_counter())
-    return progress, analysis.model(progress)
+        take(run, release.batch)
+    return run
 
 
 def charged(trial, budgets):
     """Certified epsilon after every round, by the budgets of those who took part in it."""
-    accountant = terms(trial).accountant()
-    return [accountant.charge(of_round) for of_round in budgets]
+    agreed = terms(trial)
+    accountant = agreed.terms.accountant(DEVICES)
+    return [
+        accountant.charge(agreed.terms.exposure(number, of_round, agreed.dimensions))
+        for number, of_round in enumerate(budgets, 1)
+    ]
 
 
 def terms(trial):
-    return Terms.read(trial.layout.analyzer / "terms.json")
+    return FederationTerms.read(trial.layout.analyzer / "terms.json")
 
 
 def budget(trial, device):
@@ -342,7 +341,7 @@ def next_round(trial):
 
 def wait_for_rounds(trial, count):
     """Wait until so many rounds are over and written down whole; return their metrics."""
-    events = trial.layout.analyzer / "run" / "events.jsonl"
+    events = trial.layout.analyzer / "run" / "exposures.jsonl"
     wait(f"round {count}", lambda: events.exists() and len(events.read_text().splitlines()) >= count)
     return trial.metrics()[:count]
 

@@ -7,7 +7,6 @@ ran.
 import json
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,12 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
-from apes.training.analysis import Analysis, TestSet
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from parties import APES, apes
+from parties import APES, apes, new_run, take
 
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import Report
@@ -32,7 +30,7 @@ from apes.wire.frames import FrameReader
 from apes.wire.release import Release
 
 # One worker builds the module's fixture, once.
-pytestmark = pytest.mark.xdist_group("federation")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("federation")]
 DEVICES, ROUNDS = 3, 3
 
 
@@ -59,7 +57,7 @@ def trained(tmp_path_factory):
         up.kill()
         told("federation", "down", folder)
     assert up.returncode == 0, errors
-    terms = Terms.read(layout.analyzer / "terms.json")
+    terms = FederationTerms.read(layout.analyzer / "terms.json")
     ledger = ShufflerLedger(layout.shuffler / "ledger.sqlite")
     run = layout.federation().run
     releases = [Release.decode(ledger.find(run, number).release) for number in range(1, ROUNDS + 1)]
@@ -113,21 +111,18 @@ def test_every_round_took_place_with_everybody(trained):
 
 
 def test_the_model_is_the_simulations_bit_for_bit(trained):
-    """The same sealed reports, opened and put through the simulation's collector and analysis, give the same model."""
-    plan, model = trained.terms.plan, trained.terms.model
-    with np.load(trained.layout.analyzer / "test.npz") as test:
-        analysis = Analysis(plan, model, TestSet(test["images"], test["labels"]), trained.terms.accountant())
-    progress = analysis.start()
+    """The same sealed reports, opened and put through the simulation's collector and run, give the same model."""
+    agreed, run = trained.terms, new_run(trained.layout)
     for number in range(1, ROUNDS + 1):
-        collector = plan.collector(model.dimensions, SimulationSource(plan.seed, number))
+        collector = agreed.terms.collector(DEVICES, agreed.dimensions, SimulationSource(1, number))
         for user, (budget, levels) in enumerate(opened(trained, number)):
             collector.add(Report(levels[np.newaxis], np.array([budget]), user, 0))
-        progress = analysis.conclude(progress, collector.release(), time.perf_counter())
+        take(run, collector.release())
     with np.load(trained.layout.analyzer / "run" / "model.npz") as stored:
-        assert stored["weights"].tobytes() == analysis.model(progress).tobytes()
-    assert (progress.state.weights != 0).any()
+        assert stored["weights"].tobytes() == run.model().tobytes()
+    assert (run.progress.state.weights != 0).any()
     figures = trained.summary["certified"]["epsilon_by_round"]
-    assert figures == [entry.epsilon for entry in progress.metrics]
+    assert figures == [entry.epsilon for entry in run.progress.metrics]
 
 
 def test_up_again_says_the_same_without_running(trained):
@@ -148,42 +143,10 @@ def test_init_refuses_a_folder_that_exists(trained):
     assert trained.layout.settings.exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ([], "devices or silos must be given"),
-        (["--devices", "3", "--silos", "2"], "devices or silos must be given"),
-        (["--devices", "3", "--users", "5"], "users must be left out"),
-        (["--silos", "6", "--users", "5"], "vaults must be in [1, 5]"),
-        (["--devices", "3", "--framework", "s-apes"], "framework must be one with a certificate"),
-        (["--devices", "3", "--levels", "continuous"], "levels must be in [2, 256]"),
-        (["--devices", "3", "--smallest-cohort", "4"], "smallest_cohort must be in [1, 3]"),
-    ],
-)
-def test_init_says_what_is_wrong_and_leaves_nothing(tmp_path, options, said):
-    code, _, errors = apes("federation", "init", tmp_path / "f", *options)
-    assert code == 2
-    assert said in errors
-    assert list(tmp_path.iterdir()) == []
-
-
 def held(memory, messages):
     """Whether memory holds any of some pieces of 24 bytes out of the messages; by chance: never (2^-150)."""
     places = np.linspace(100, len(messages[0]) - 124, 4).astype(int)
     return any(message[place : place + 24] in memory for message in messages for place in places)
-
-
-@pytest.mark.parametrize("missing", ["httpx", "fastapi", "uvicorn"])
-def test_without_the_extra_it_says_what_to_install(missing, tmp_path):
-    code = f"import sys; sys.modules[{missing!r}] = None; from apes.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "federation", "init", str(tmp_path / "f"), "--devices", "2"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert f"{missing} is not installed; get it with: pip install 'apes-fl[flower]'" in done.stderr
 
 
 class TestAnalyzerSees:

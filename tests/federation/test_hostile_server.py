@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from apes import Plan
+from apes import Plan, Simulation
 from apes.federation.keys import node_key, write_secret
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import free_ports
 from apes.federation.trial.processes import environment
 from apes.federation.trial.scripts import write_device_scripts
@@ -20,7 +20,7 @@ from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader
 
 # One worker builds the module's fixture, once.
-pytestmark = pytest.mark.xdist_group("hostile_server")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile_server")]
 DEVICES, ROUNDS = 2, 2
 
 COURIER = """
@@ -111,7 +111,8 @@ out = ""
 @pytest.fixture(scope="module")
 def trial(small_digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("s") / "two"
-    set_up(folder, Plan(users=DEVICES, rounds=ROUNDS, levels=16, budgets="grid:0.5:1"), small_digits, DEVICES)
+    plan, people = Plan(rounds=ROUNDS, levels=16), Simulation(users=DEVICES, budgets="grid:0.5:1")
+    set_up(folder, plan, people, small_digits, DEVICES)
     trial = Trial(folder)
     try:
         trial.start(["shuffler", "superlink", *trial.vaults])
@@ -137,8 +138,8 @@ def loot(trial, tmp_path_factory):
     for name, text in {"__init__.py": "", "courier.py": COURIER, "server.py": SERVER}.items():
         (app / "hostile" / name).write_text(text)
     (app / "pyproject.toml").write_text(PROJECT)
-    terms, out = Terms.read(trial.layout.analyzer / "terms.json"), app / "loot.pickle"
-    config = {"run": trial.federation.run, "terms": terms.fingerprint, "dimensions": terms.dimensions, "out": str(out)}
+    terms, out = FederationTerms.read(trial.layout.analyzer / "terms.json"), app / "loot.pickle"
+    config = {"run": trial.federation.run, "terms": terms.digest, "dimensions": terms.dimensions, "out": str(out)}
     settings = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
     assert trial.flwr("run", str(app), "here", "-c", settings)["success"]
     wait_for(out.exists)
@@ -160,7 +161,7 @@ def test_a_hostile_courier_gets_words_only(loot):
 
 
 def test_a_second_draw_is_the_first_one(loot, trial):
-    terms = Terms.read(trial.layout.analyzer / "terms.json")
+    terms = FederationTerms.read(trial.layout.analyzer / "terms.json")
     for answers in loot:
         assert answers["first"] == answers["second draw"] == answers["other weights"]
         reader = FrameReader(envelope_size(terms.dimensions))

@@ -11,8 +11,9 @@ from apes.federation.trial.processes import Processes, is_running
 
 
 @pytest.fixture
-def make(tmp_path):
+def make(tmp_path, monkeypatch):
     """Make scripts; what they started is stopped."""
+    monkeypatch.setattr("apes.federation.trial.processes._SECONDS_TO_STOP", 0.5)
     processes = Processes(tmp_path / "processes.json", tmp_path / "logs")
 
     def make(name, body):
@@ -47,8 +48,7 @@ def test_another_command_finds_and_stops_it_with_what_it_started(make):
     assert list(make.processes.all()) == list(again.all()) == ["two"]
 
 
-def test_what_does_not_go_is_killed(make, monkeypatch):
-    monkeypatch.setattr("apes.federation.trial.processes._SECONDS_TO_STOP", 0.5)
+def test_what_does_not_go_is_killed(make):
     make("deaf", "trap '' TERM; echo deaf; while true; do sleep 0.1; done")
     until(lambda: make.processes.log("deaf").read_text())
     deaf = make.processes.all()["deaf"]

@@ -1,14 +1,16 @@
 """Settings files: what is wrong with one is said with the names of file and field."""
 
+import itertools
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 import pytest
 from parties import RUN, VaultProcess, apes
 
+from apes import LogisticRegression
 from apes.errors import DataError
-from apes.federation.terms import Terms
+from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Federation
 from apes.federation.vault.folder import VaultSettings, open_vault
 from apes.shuffler.service.policy import Policy
@@ -116,30 +118,42 @@ def test_bad_values(small, file, kind, field, values):
             read_settings(file, kind)
 
 
-def test_terms_name_the_field_of_their_plan(small, file):
+def test_terms_name_the_field_that_is_wrong(small, file):
     small.terms.write(file)
-    assert Terms.read(file) == small.terms
+    assert FederationTerms.read(file) == small.terms
     plain = json.loads(file.read_text())
-    for change, message in [
-        ({"classes": 1}, "classes"),
-        ({"features": 0}, "features"),
-        ({"plan": plain["plan"] | {"clip": -1}}, "clip"),
-        ({"plan": plain["plan"] | {"levels": "continuous"}}, "levels"),
-        ({"plan": plain["plan"] | {"framework": "non-private", "levels": None, "delta": None}}, "framework"),
-        ({"plan": plain["plan"] | {"colour": 1}}, "plan: unknown field 'colour'"),
-        ({"plan": []}, "plan must hold an object"),
+    for part, change, message in [
+        ("model", {"classes": 1}, "classes"),
+        ("model", {"features": 0}, "features"),
+        ("model", {"local": {"epochs": 0}}, "local_epochs"),
+        ("model", {"local": []}, "local must hold an object"),
+        ("terms", {"clip": -1}, "clip"),
+        ("terms", {"levels": "continuous"}, "levels"),
+        ("terms", {"delta": None}, "delta must be given"),
+        ("terms", {"framework": "non-private", "levels": None, "delta": None}, "framework"),
+        ("terms", {"colour": 1}, "terms: unknown field 'colour'"),
+        ("terms", {"mechanism": None}, "terms: unknown field 'mechanism'"),
     ]:
-        file.write_text(json.dumps(plain | change))
+        file.write_text(json.dumps(plain | {part: plain[part] | change}))
         with pytest.raises(DataError, match=rf"settings\.json.*{message}"):
-            Terms.read(file)
+            FederationTerms.read(file)
+    for part, other in itertools.product(("terms", "model"), ([], 5, None)):
+        file.write_text(json.dumps(plain | {part: other}))
+        with pytest.raises(DataError, match=rf"settings\.json.*{part} must hold an object"):
+            FederationTerms.read(file)
 
 
-def test_a_changed_choice_changes_the_fingerprint(small, file):
+def test_a_changed_choice_changes_the_digest(small, file):
     small.terms.write(file)
     plain = json.loads(file.read_text())
-    for change in ({"clip": 0.2}, {"rounds": 4}, {"levels": 17}, {"users": 9}, {"delta": 1e-4}, {"seed": 2}):
-        file.write_text(json.dumps(plain | {"plan": plain["plan"] | change}))
-        assert Terms.read(file).fingerprint != small.terms.fingerprint
+    for part, change in (
+        *(("terms", {name: value}) for name, value in [("clip", 0.2), ("rounds", 4), ("levels", 17), ("delta", 1e-4)]),
+        ("terms", {"target_epsilon": 1.0}),
+        ("terms", {"framework": "s-apes-first"}),
+        *(("model", change) for change in ({"features": 5}, {"classes": 4}, {"local": {"epochs": 3}})),
+    ):
+        file.write_text(json.dumps(plain | {part: plain[part] | change}))
+        assert FederationTerms.read(file).digest != small.terms.digest
 
 
 @pytest.mark.parametrize("command", ["vault", "shuffler"])
@@ -228,6 +242,6 @@ def test_vault_files_that_are_missing_or_cut_short(vault, name, damage):
 
 
 def test_vault_data_of_other_terms(vault, small):
-    Terms(small.terms.plan, 5, 3).write(vault.folder / "terms.json")
+    replace(small.terms, model=LogisticRegression(5, 3)).write(vault.folder / "terms.json")
     with pytest.raises(DataError, match=r"data\.npz must have 5 features"):
         open_vault(vault.folder / "vault.json")

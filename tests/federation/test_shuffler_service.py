@@ -24,7 +24,7 @@ from apes.wire.frames import framed
 from apes.wire.release import Release
 
 # One worker builds the module's fixture, once.
-pytestmark = pytest.mark.xdist_group("shuffler_service")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shuffler_service")]
 MOST_BYTES = 2 * 8 * (4 + envelope_size(15)) + (16 << 20)
 
 

@@ -28,6 +28,7 @@ def vault(small, tmp_path):
     party.kill()
 
 
+@pytest.mark.slow
 def test_beside_a_running_vault(vault):
     granted = 3 * (15 * BUDGETS.max())
     left = [rounds_left({}, 15 * budget, granted) for budget in BUDGETS.tolist()]

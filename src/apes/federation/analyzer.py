@@ -25,33 +25,19 @@ from apes.wire.release import Release
 
 @dataclass(frozen=True)
 class AnalyzerSettings:
-    """Settings of the analyzer; paths are relative to their file's folder.
+    """What the analyzer runs; paths are relative to the folder of the settings' own file."""
 
-    Attributes:
-        run: The run, in hexadecimal.
-        shuffler: Where the shuffler is, ``https://...``.
-        nodes: How many SuperNodes to wait for before the first round, at least 1.
-        round_seconds: How long to wait for reports in a round, in (0, 86400].
-        terms: File with the terms.
-        schedule: File with what the analyzer does with estimates.
-        token: File with the token for the shuffler.
-        authority: Certificate that the shuffler's must be signed by, PEM.
-        test: NumPy archive with public ``images`` and ``labels`` that the model is judged by.
-        folder: Where checkpoint, metrics and model go.
-        keep_sealed: Whether to keep every round's sealed reports, which the analyzer cannot open.
-    """
-
-    run: str
-    shuffler: str
-    nodes: int
-    round_seconds: float = 600.0
+    run: str  # in hexadecimal
+    shuffler: str  # where it is, ``https://...``
+    nodes: int  # SuperNodes to wait for before the first round, at least 1
+    round_seconds: float = 600.0  # how long to wait for reports in a round, in (0, 86400]
     terms: str = "terms.json"
     schedule: str = "schedule.json"
-    token: str = "token"
-    authority: str = "authority.pem"
-    test: str = "test.npz"
-    folder: str = "run"
-    keep_sealed: bool = False
+    token: str = "token"  # for the shuffler
+    authority: str = "authority.pem"  # certificate that the shuffler's must be signed by
+    test: str = "test.npz"  # public ``images`` and ``labels`` that the model is judged by
+    folder: str = "run"  # where checkpoint, metrics and model go
+    keep_sealed: bool = False  # whether to keep every round's sealed reports, which the analyzer cannot open
 
     def __post_init__(self) -> None:
         whole("nodes", self.nodes, 1)
@@ -59,25 +45,16 @@ class AnalyzerSettings:
 
 
 class AnalyzerRun:
-    """A run of the analyzer, durable after every round.
-
-    Args:
-        file: The settings.
-
-    Raises:
-        DataError: If something is missing or damaged.
-    """
+    """A run of the analyzer from its settings, durable after every round."""
 
     def __init__(self, file: Path) -> None:
         self.settings, folder = read_settings(file, AnalyzerSettings), file.parent
         self.terms = FederationTerms.read(folder / self.settings.terms)
         schedule = read_settings(folder / self.settings.schedule, Schedule)
-        self._folder = _run_folder(folder / self.settings.folder, self.terms)
-        self.folder = self._folder.path
-        people = f"those who take part in {self.settings.run}"
-        identity = Identity(self.terms.digest, schedule_digest(schedule, 0), people)
+        self.folder = folder / self.settings.folder
+        self._folder = _run_folder(self.folder, self.terms)
         test = _read_test(folder / self.settings.test, self.terms.model)
-        self._run = self._resumed(schedule, identity, test)
+        self._run = self._resumed(schedule, test)
         token = read_token(folder / self.settings.token)
         self._shuffler = ShufflerClient(self.settings.shuffler, token, folder / self.settings.authority)
         self._began, self._refused = time.perf_counter(), ""
@@ -105,7 +82,7 @@ class AnalyzerRun:
     @property
     def batch(self) -> Path:
         """File for this round's sealed reports."""
-        return self._folder.path / "rounds" / f"{self.number:06d}.sealed"
+        return self.folder / "rounds" / f"{self.number:06d}.sealed"
 
     def begin_round(self) -> bool:
         """Start the clock of a round; False if the shuffler had released it already, which concludes it."""
@@ -119,8 +96,7 @@ class AnalyzerRun:
     def close_round(self) -> None:
         """Have the batch file shuffled and make the step; or end the run, if the round would pass the target.
 
-        Raises:
-            CohortTooSmall: If too few of its reports count; the round is still open.
+        `CohortTooSmall` leaves the round open.
         """
         try:
             self._conclude(self._shuffler.close_round(self.settings.run, self.number, self.batch))
@@ -156,20 +132,23 @@ class AnalyzerRun:
         expected = (self.settings.run, self.number, self.terms.digest, (self.terms.dimensions, self.terms.levels))
         if (release.run, release.round, release.terms, release.batch.counts.shape) != expected:
             raise ProtocolError(f"the shuffler's release is not that of round {self.number} under these terms")
-        batch, number = self.batch, self.number
+        sealed = self.batch
         self._run.charge(release.batch.budgets)
         self._run.conclude(release.batch, self._began)
         try:
             self._folder.save(self.progress)
         except OSError as error:
-            raise DataError(f"{self.folder} cannot be written, so round {number} does not count yet: {error}") from None
-        self._drop_sealed(batch)
+            problem = f"round {release.round} does not count yet: {error}"
+            raise DataError(f"{self.folder} cannot be written, so {problem}") from None
+        self._drop_sealed(sealed)
 
     def _drop_sealed(self, batch: Path) -> None:
         if not self.settings.keep_sealed:
             batch.unlink(missing_ok=True)
 
-    def _resumed(self, schedule: Schedule, identity: Identity, test: Examples) -> Run:
+    def _resumed(self, schedule: Schedule, test: Examples) -> Run:
+        people = f"those who take part in {self.settings.run}"
+        identity = Identity(self.terms.digest, schedule_digest(schedule, 0), people)
         try:
             reached = self._folder.load()
             return Run(self.terms.terms, schedule, self.terms.model, identity, users=1, test=test, resume=reached)

@@ -41,43 +41,24 @@ _INVITATION = "invitation.json"
 
 @dataclass(frozen=True)
 class Invitation(Limits):
-    """What a user needs to know to join; public.
+    """What a user needs to know to join; public."""
 
-    Attributes:
-        run: The run, in hexadecimal.
-        shuffler_key: X25519 public key that reports are sealed to, in hexadecimal.
-        superlink: Host and port of the SuperLink.
-    """
-
-    run: str
-    shuffler_key: str
-    superlink: str
+    run: str  # in hexadecimal
+    shuffler_key: str  # X25519 public key that reports are sealed to, in hexadecimal
+    superlink: str  # host and port
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a device or silo shows to be admitted; public.
+    """What a device or silo shows to be admitted; public."""
 
-    Attributes:
-        senders: Signing keys of its users, in hexadecimal.
-        node: Key of its SuperNode, one line of OpenSSH's format.
-    """
-
-    senders: tuple[str, ...]
-    node: str
+    senders: tuple[str, ...]  # its users' signing keys, in hexadecimal
+    node: str  # its SuperNode's key, one line of OpenSSH's format
 
 
 @dataclass(frozen=True)
 class Servers:
-    """Where shuffler and SuperLink are, host and port of each, and how the analyzer behaves.
-
-    Attributes:
-        shuffler: Address of the shuffler.
-        superlink: Address of the SuperLink.
-        nodes: SuperNodes to wait for before the first round.
-        round_seconds: How long a round waits for reports.
-        keep_sealed: Whether the analyzer keeps the sealed reports.
-    """
+    """Where shuffler and SuperLink are, host and port of each, and how the analyzer waits (see `AnalyzerSettings`)."""
 
     shuffler: tuple[str, int]
     superlink: tuple[str, int]
@@ -102,17 +83,11 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a federation is to do.
-
-    Attributes:
-        terms: What users agree to.
-        schedule: What the analyzer does with estimates.
-        test: Public examples that it judges the model by.
-    """
+    """What a federation is to do."""
 
     terms: FederationTerms
     schedule: Schedule
-    test: Examples
+    test: Examples  # public, to judge the model by
 
 
 def invite(folder: Path, task: Task, servers: Servers, limits: Limits) -> Invitation:
@@ -148,12 +123,8 @@ def invite(folder: Path, task: Task, servers: Servers, limits: Limits) -> Invita
 def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], node_port: int) -> Card:
     """Make the folder of a device or silo, with keys that nobody else has; return its card, which is also kept there.
 
-    Args:
-        folder: The new folder's place.
-        invitation_folder: The invitation.
-        arrays: ``features``, ``labels``, ``offsets``, ``budgets`` and perhaps ``allowances`` of its users; by default
-            everybody allows one whole run and no more.
-        node_port: Local port for the SuperNode.
+    The arrays are its users' ``features``, ``labels``, ``offsets``, ``budgets`` and perhaps ``allowances``; by default
+    everybody allows one whole run and no more. The SuperNode gets a local port.
     """
     invitation = read_settings(invitation_folder / _INVITATION, Invitation)
     terms = FederationTerms.read(invitation_folder / "terms.json")
@@ -179,11 +150,7 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
 
 
 def admit(folder: Path, cards: Iterable[Card]) -> Policy:
-    """Write the shuffler's policy, which admits exactly these cards' users, and their SuperNodes' keys.
-
-    Raises:
-        ParameterError: If a key comes twice, or there are fewer users than the smallest cohort.
-    """
+    """Write the shuffler's policy, which admits exactly these cards' users, and their SuperNodes' keys."""
     layout = Layout(folder)
     invitation = read_settings(layout.invitation / _INVITATION, Invitation)
     terms = FederationTerms.read(layout.invitation / "terms.json")

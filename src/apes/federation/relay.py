@@ -39,9 +39,7 @@ def main(grid: Grid, context: Context) -> None:
 class Relay:
     """Asks every node for sealed reports, has them shuffled, and has the analyzer take its step.
 
-    Args:
-        analyzer: The run; durable, so that a new relay on the same settings goes on where this one stopped.
-        grid: Flower's nodes.
+    The run is durable: a new relay on the same settings goes on where this one stopped.
     """
 
     def __init__(self, analyzer: AnalyzerRun, grid: Grid) -> None:

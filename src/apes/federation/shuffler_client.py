@@ -2,7 +2,7 @@
 
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -10,7 +10,6 @@ import httpx
 from apes.errors import ProtocolError
 from apes.wire.release import ROUND, Release
 
-_PIECE = 1 << 20
 _SECONDS_TO_CONNECT = 10.0
 _LONGEST_PAUSE = 2.0
 
@@ -31,20 +30,16 @@ _REFUSALS = {"cohort": CohortTooSmall, "target": TargetReached, "open": _StillOp
 
 
 class ShufflerClient:
-    """Sends batches, gets releases.
+    """Sends batches to ``url``, gets releases.
 
-    Args:
-        url: Where the shuffler is, ``https://...``.
-        token: What it wants to be shown.
-        authority: File with the certificate that its own must be signed by.
-        patience: Seconds to go on trying while it cannot be reached or its ledger cannot be written.
+    It shows the token, and wants a certificate that the authority signed. It goes on trying for ``patience`` seconds
+    while the shuffler cannot be reached or its ledger cannot be written.
     """
 
     def __init__(self, url: str, token: str, authority: Path, patience: float = 120.0) -> None:
-        context = ssl.create_default_context(cafile=str(authority))
         self._http = httpx.Client(
             base_url=url,
-            verify=context,
+            verify=ssl.create_default_context(cafile=str(authority)),
             headers={"authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(None, connect=_SECONDS_TO_CONNECT),
             trust_env=False,
@@ -69,7 +64,12 @@ class ShufflerClient:
             ProtocolError: If the shuffler refuses for another reason, or cannot be reached.
         """
         path = ROUND.format(run=run, number=number)
-        answer = self._insist(lambda: self._http.post(path, content=_pieces(batch)))
+
+        def send() -> httpx.Response:
+            with batch.open("rb") as file:
+                return self._http.post(path, content=file)
+
+        answer = self._insist(send)
         if answer.status_code == httpx.codes.CONFLICT:
             answer = self._insist(lambda: self._http.get(path))
         return _read(answer)
@@ -89,12 +89,6 @@ class ShufflerClient:
                 raise ProtocolError(f"the shuffler at {self._http.base_url} does not answer: {problem}")
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _pieces(batch: Path) -> Iterator[bytes]:
-    with batch.open("rb") as file:
-        while piece := file.read(_PIECE):
-            yield piece
 
 
 def _read(answer: httpx.Response) -> Release:

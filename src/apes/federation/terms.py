@@ -1,6 +1,6 @@
 """The terms of a federation as a file: what every party agrees to before anything runs."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ class FederationTerms:
     model: LogisticRegression
 
     def __post_init__(self) -> None:
+        self.client()
         if self.terms.delta is None:
             raise ParameterError("delta must be given in a federation: its size is not known beforehand; got None")
-        self.client()
 
     @classmethod
     def read(cls, path: Path) -> "FederationTerms":
@@ -37,20 +37,19 @@ class FederationTerms:
             DataError: If it does not hold terms.
         """
         raw = read_settings(path, _PlainTerms)
-        if "mechanism" in raw.terms:
-            raise DataError(f"{path}, terms: unknown field 'mechanism'")
-        terms = from_plain(raw.terms, Terms, f"{path}, terms")
         local = raw.model.get("local")
         steps = None if local is None else from_plain(local, FedProx, f"{path}, model, local")
+        terms = from_plain(raw.terms, Terms, f"{path}, terms")
+        model = from_plain(raw.model | {"local": steps}, LogisticRegression, f"{path}, model")
         try:
-            model = from_plain(raw.model | {"local": None}, LogisticRegression, f"{path}, model")
-            return cls(terms, LogisticRegression(model.features, model.classes, steps))
+            return cls(terms, model)
         except ParameterError as error:
             raise DataError(f"{path}: {error}") from None
 
     def write(self, path: Path) -> None:
         """Write the terms to a file."""
-        plain = {field.name: getattr(self.terms, field.name) for field in fields(Terms) if field.name != "mechanism"}
+        plain = asdict(self.terms)
+        del plain["mechanism"]
         write_settings(path, _PlainTerms(plain, asdict(self.model)))
 
     @property
@@ -93,3 +92,11 @@ class FederationTerms:
 class _PlainTerms:
     terms: dict[str, Any]
     model: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not isinstance(value, dict):
+                raise ParameterError(f"{name} must hold an object, got {value!r}")
+        # A stranger's mechanism is code, which no file holds.
+        if "mechanism" in self.terms:
+            raise ParameterError("terms: unknown field 'mechanism'")

@@ -16,20 +16,11 @@ _PORTS = range(20_000, 32_000)
 
 @dataclass(frozen=True)
 class Federation:
-    """What ``federation.json`` holds.
+    """What ``federation.json`` holds."""
 
-    Attributes:
-        run: The run, in hexadecimal.
-        vaults: How many vaults there are, one per device or silo.
-        users: How many users they hold in all.
-        rounds: Rounds of training.
-        shuffler_port: Port of the shuffler.
-        superlink_port: Port of the SuperLink.
-    """
-
-    run: str
-    vaults: int
-    users: int
+    run: str  # in hexadecimal
+    vaults: int  # one per device or silo
+    users: int  # that they hold in all
     rounds: int
     shuffler_port: int
     superlink_port: int

@@ -19,12 +19,7 @@ _SECONDS_APART = 2.0
 
 
 class Processes:
-    """The processes of a trial, remembered in a file.
-
-    Args:
-        file: Where they are remembered.
-        logs: Folder for their output.
-    """
+    """The processes of a trial, remembered in a file; their output goes to a folder of logs."""
 
     def __init__(self, file: Path, logs: Path) -> None:
         self._file, self._logs = file, logs

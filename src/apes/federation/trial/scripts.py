@@ -56,13 +56,7 @@ def write_server_scripts(folder: Path, superlink: tuple[str, int]) -> None:
 
 
 def write_device_scripts(folder: Path, superlink: str, node_port: int) -> None:
-    """Write what starts the vault and the SuperNode of a device or silo.
-
-    Args:
-        folder: The device's folder.
-        superlink: Host and port of the SuperLink.
-        node_port: Local port for the SuperNode.
-    """
+    """Write what starts the vault and the SuperNode of a device or silo; the SuperLink as host and port."""
     _write(folder / "start-vault.sh", "exec apes vault vault.json\n")
     _write(folder / "start-supernode.sh", _FLOWER + _SUPERNODE.format(superlink=superlink, port=node_port))
 

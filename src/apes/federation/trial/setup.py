@@ -21,9 +21,11 @@ from apes.terms.simulation import Simulation
 
 def task_of(plan: Plan, simulation: Simulation, dataset: Dataset) -> Task:
     """What a federation of about so many users is to do."""
-    terms = replace(plan.terms, delta=plan.terms.central_delta(simulation.users))
-    test = Examples(dataset.test_images, dataset.test_labels)
-    return Task(FederationTerms(terms, simulation.model(dataset)), plan.schedule, test)
+    terms, model = plan.terms, simulation.model(dataset)
+    # What cannot run on devices is refused for that, not for the delta that is filled in here.
+    terms.device_client(model)
+    agreed = FederationTerms(replace(terms, delta=terms.central_delta(simulation.users)), model)
+    return Task(agreed, plan.schedule, Examples(dataset.test_images, dataset.test_labels))
 
 
 def set_up(
@@ -38,18 +40,10 @@ def set_up(
     keep_sealed: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Federation:
-    """Make the folder of a trial federation; it appears whole, or not at all.
+    """Make the folder of a trial federation, which must not exist yet; it appears whole, or not at all.
 
-    Args:
-        folder: A folder that does not exist yet.
-        plan: What will run.
-        simulation: Its people, who are spread over the vaults.
-        dataset: What the users' data is made of.
-        vaults: Devices or silos, in [1, users].
-        smallest_cohort: Fewest reports that the shuffler releases (default: half of the users, at least 2).
-        round_seconds: How long the analyzer waits for reports.
-        keep_sealed: Whether the analyzer keeps the sealed reports of every round.
-        progress: Called with the users that are done, and all.
+    The simulation's people are spread over the vaults, in [1, users]. By default the smallest cohort is half of the
+    users, at least 2. ``progress`` is called with the users that are done, and all.
     """
     users = simulation.users
     whole("vaults", vaults, 1, users)

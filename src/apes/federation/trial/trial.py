@@ -35,16 +35,7 @@ class FederationError(ApesError):
 
 
 class Trial:
-    """The parties of a trial.
-
-    Args:
-        folder: What `apes.federation.trial.setup.set_up` made.
-
-    Attributes:
-        vaults: Names of the vaults.
-        nodes: Names of the SuperNodes.
-        summary: What the analyzer writes when it is done.
-    """
+    """The parties of a trial in a folder that `apes.federation.trial.setup.set_up` made, by their names."""
 
     def __init__(self, folder: Path) -> None:
         self.layout = Layout(folder)
@@ -91,11 +82,7 @@ class Trial:
         return [RoundMetrics(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
 
     def watch(self, run: str, show: Callable[[RoundMetrics], None]) -> None:
-        """Wait until the run is over, showing every round.
-
-        Raises:
-            FederationError: If a party that the run cannot do without is gone.
-        """
+        """Wait until the run is over, showing every round; raise if a party that it cannot do without is gone."""
         seen, looked = len(self.metrics()), time.monotonic()
         while not self.summary.exists():
             for entry in self.metrics()[seen:]:

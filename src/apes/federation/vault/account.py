@@ -13,32 +13,17 @@ from apes.federation.vault.ledger import local_epsilon, read_spending
 
 @dataclass(frozen=True)
 class UserAccount:
-    """One user's account with the vault; every epsilon is local, in nats, and holds whoever reads the reports.
+    """One user's account with the vault; every epsilon is local, in nats, and holds whoever reads the reports."""
 
-    Attributes:
-        budget: The user's budget, per coordinate and round.
-        rounds: Rounds that were answered, of all runs.
-        spent: What they cost, over all coordinates.
-        allowance: What the user grants in all; None if it has no limit.
-        rounds_left: Rounds that the vault will still answer for the user; None if they have no limit.
-    """
-
-    budget: float
-    rounds: int
-    spent: float
-    allowance: float | None
-    rounds_left: int | None
+    budget: float  # per coordinate and round
+    rounds: int  # that were answered, of all runs
+    spent: float  # what they cost, over all coordinates
+    allowance: float | None  # what the user grants in all; None if it has no limit
+    rounds_left: int | None  # that the vault will still answer for the user; None if they have no limit
 
 
 def read_accounts(folder: Path) -> list[UserAccount]:
-    """Read the accounts of a vault's users; nothing is changed, and the vault may be running.
-
-    Args:
-        folder: Folder of a device or silo.
-
-    Raises:
-        DataError: If something is missing or damaged.
-    """
+    """Read the accounts of the users of a device or silo; nothing is changed, and its vault may be running."""
     settings, terms, holdings = read_vault(folder / VAULT)
     budgets, allowances = holdings.population.budgets.tolist(), holdings.allowances.tolist()
     spending, accounts = read_spending(folder / settings.ledger, len(budgets)), []
@@ -50,12 +35,9 @@ def read_accounts(folder: Path) -> list[UserAccount]:
 
 
 def rounds_left(spent: Mapping[float, int], cost: float, allowance: float) -> int:
-    """How many more rounds at this cost fit into an allowance, by the sum that the vault itself forms.
+    """How many more rounds at this cost fit into an allowance, by the sum that the vault itself forms; in nats.
 
-    Args:
-        spent: Rounds so far, by what one of them cost.
-        cost: What one more costs, in nats, positive.
-        allowance: What may be spent in all, in nats.
+    ``spent`` counts the rounds so far, by what one of them cost.
     """
 
     def after(further: int) -> float:

@@ -27,27 +27,16 @@ VAULT = "vault.json"
 
 @dataclass(frozen=True)
 class VaultSettings:
-    """Settings of a vault; paths are relative to their file's folder.
+    """What a vault's owner accepted, and its files; paths are relative to the folder of the settings' own."""
 
-    Attributes:
-        runs: Runs that the owner accepted, in hexadecimal.
-        shuffler_key: X25519 public key that reports are sealed to, 64 hexadecimal digits.
-        terms: File with the accepted terms.
-        data: NumPy archive with ``features``, ``labels``, ``offsets``, ``budgets`` and ``allowances``.
-        keys: File with the users' signing keys, 32 bytes each.
-        ledger: The ledger's database.
-        socket: The socket that a courier asks at.
-        socket_mode: Its permissions, in octal.
-    """
-
-    runs: tuple[str, ...]
-    shuffler_key: str
+    runs: tuple[str, ...]  # 32 hexadecimal digits each
+    shuffler_key: str  # X25519 public key that reports are sealed to, 64 hexadecimal digits
     terms: str = "terms.json"
-    data: str = "data.npz"
-    keys: str = "keys.bin"
+    data: str = "data.npz"  # `ARRAYS` and ``allowances``
+    keys: str = "keys.bin"  # the users' signing keys, 32 bytes each
     ledger: str = "ledger.sqlite"
-    socket: str = "vault.sock"
-    socket_mode: str = "600"
+    socket: str = "vault.sock"  # where a courier asks
+    socket_mode: str = "600"  # its permissions, in octal
 
     def __post_init__(self) -> None:
         hex_names("runs", self.runs, RUN_BYTES)
@@ -57,11 +46,7 @@ class VaultSettings:
 
 
 def open_vault(file: Path) -> VaultSocket:
-    """Open the vault that a settings file describes, ready to serve.
-
-    Raises:
-        DataError: If something is missing, damaged or does not fit the terms.
-    """
+    """Open the vault that a settings file describes, ready to serve."""
     (settings, terms, holdings), folder = read_vault(file), file.parent
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
     ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size)
@@ -70,11 +55,7 @@ def open_vault(file: Path) -> VaultSocket:
 
 
 def read_vault(file: Path) -> tuple[VaultSettings, FederationTerms, Holdings]:
-    """Read a vault's settings, the terms that its owner accepted, and what it guards, checked against them.
-
-    Raises:
-        DataError: If something is missing, damaged or does not fit the terms.
-    """
+    """Read a vault's settings, the terms that its owner accepted, and what it guards, checked against them."""
     settings = read_settings(file, VaultSettings)
     terms = FederationTerms.read(file.parent / settings.terms)
     return settings, terms, _read_holdings(file.parent / settings.data, file.parent / settings.keys, terms)

@@ -29,29 +29,12 @@ def local_epsilon(rounds: Mapping[float, int]) -> float:
 
 
 def read_spending(path: Path, users: int) -> Spending:
-    """What a ledger's users have spent, read beside whoever keeps it; nothing is changed.
-
-    Args:
-        path: The database; one that is not there yet says that nothing was spent.
-        users: Number of users of the vault.
-
-    Raises:
-        DataError: If it cannot be read.
-    """
-    rows = read_database(path, _SPENT) if path.exists() else []
-    return _by_user(rows, users)
+    """What a ledger's users have spent, read beside whoever keeps it; nothing, if there is none yet."""
+    return _by_user(read_database(path, _SPENT) if path.exists() else [], users)
 
 
 class VaultLedger:
-    """Answers and spending.
-
-    Args:
-        path: The database, made if need be.
-        users: Number of users of the vault.
-
-    Raises:
-        DataError: If it cannot be used, or is the ledger of another vault.
-    """
+    """Answers and spending of a vault with so many users, in a database that is made if need be."""
 
     def __init__(self, path: Path, users: int) -> None:
         self._users = users
@@ -85,8 +68,7 @@ class VaultLedger:
     def spent(self, further: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Local epsilon that each user has spent, over all coordinates, rounds and runs, in nats.
 
-        Args:
-            further: What one more round would cost each user; counted in if it is given.
+        What one further round would cost each is counted in if it is given.
         """
         spending = _by_user(self._database.execute(_SPENT), self._users)
         if further is not None:
@@ -100,9 +82,7 @@ class VaultLedger:
         Raises:
             sqlite3.Error: If it cannot be written, or the round was answered before; then nothing has changed.
         """
-        charge = (
-            "insert into spent values (?, ?, 1) on conflict (user, epsilon) do update set rounds = spent.rounds + 1"
-        )
+        charge = "insert into spent values (?, ?, 1) on conflict (user, epsilon) do update set rounds = rounds + 1"
         with self._database:
             self._database.execute("insert into answers values (?, ?, ?)", (run, number, answer))
             self._database.executemany(charge, costs.items())

@@ -28,13 +28,9 @@ _LONGEST_PATH = 103
 
 
 class VaultSocket:
-    """Serves a vault on a Unix socket until it is closed.
+    """Serves a vault on a Unix socket with these permissions, replacing what an earlier vault left there.
 
-    Args:
-        path: Where the socket goes; what an earlier vault left there is replaced.
-        vault: What answers.
-        largest_weights: Bytes of the weights that the terms foresee; a larger request is not read.
-        mode: Permissions of the socket: who may ask.
+    A request with weights of more bytes than the terms foresee is not read.
     """
 
     def __init__(self, path: Path, vault: Vault, largest_weights: int, mode: int = 0o600) -> None:

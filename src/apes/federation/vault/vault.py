@@ -45,34 +45,21 @@ class VaultRefused(Exception):  # noqa: N818 - an answer, not a failure of ours
 
 @dataclass(frozen=True)
 class Request:
-    """The only request there is: a sealed report for this round on these weights.
+    """The only request there is: a sealed report for this round on these weights."""
 
-    Attributes:
-        run: Which run, in hexadecimal.
-        round: Which round of it, from 1.
-        terms: Digest of the terms, in hexadecimal.
-        weights: The global model: little-endian float32 numbers.
-    """
-
-    run: str
-    round: int
-    terms: str
-    weights: bytes
+    run: str  # in hexadecimal
+    round: int  # from 1
+    terms: str  # their digest, in hexadecimal
+    weights: bytes  # little-endian float32 numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """What a vault guards; one user, or many (a silo).
-
-    Attributes:
-        population: Data and budgets.
-        keys: The users' signing keys.
-        allowances: Local epsilon that each user grants, over all coordinates, rounds and runs, in nats.
-    """
+    """What a vault guards; one user, or many (a silo)."""
 
     population: People
-    keys: list[Ed25519PrivateKey]
-    allowances: NDArray[np.float64]
+    keys: list[Ed25519PrivateKey]  # that the users sign with
+    allowances: NDArray[np.float64]  # local epsilon that each grants, over all coordinates, rounds and runs, in nats
 
     def __post_init__(self) -> None:
         users = self.population.budgets.size
@@ -80,71 +67,56 @@ class Holdings:
             raise DataError(f"a vault of {users} users needs {users} signing keys and positive allowances")
 
 
+@dataclass(eq=False)
 class Vault:
     """Answers requests under the terms that its owner accepted.
-
-    Args:
-        terms: The accepted terms.
-        runs: The accepted runs, in hexadecimal.
-        holdings: Data, budgets, keys, allowances.
-        shuffler: Whom reports are sealed to.
-        ledger: What was answered and spent.
 
     Guarantee:
         For every user, run and round at most one report ever leaves; what it costs is on the disk before it leaves;
         nobody's spending exceeds their allowance. Nothing but sealed reports and words of `VaultRefusal` comes out.
     """
 
-    def __init__(
-        self,
-        terms: FederationTerms,
-        runs: tuple[str, ...],
-        holdings: Holdings,
-        shuffler: X25519PublicKey,
-        ledger: VaultLedger,
-    ) -> None:
-        self._terms, self._runs, self._holdings = terms, runs, holdings
-        self._shuffler, self._ledger = shuffler, ledger
-        self._digest = terms.digest
-        self._client = terms.client()
+    terms: FederationTerms
+    runs: tuple[str, ...]  # in hexadecimal
+    holdings: Holdings
+    shuffler: X25519PublicKey  # whom reports are sealed to
+    ledger: VaultLedger  # what was answered and spent
+
+    def __post_init__(self) -> None:
+        self._digest, self._client, self._lock = self.terms.digest, self.terms.client(), threading.Lock()
         # What one round costs a user locally: every coordinate that data goes into spends the whole budget.
-        self._costs = terms.charged * holdings.population.budgets
-        self._lock = threading.Lock()
+        self._costs = self.terms.charged * self.holdings.population.budgets
 
     def answer(self, request: Request) -> bytes:
-        """Return the sealed reports of this round, framed: fresh ones once, the same ones ever after.
-
-        Raises:
-            VaultRefused: With a word of `VaultRefusal`.
-        """
+        """Return the sealed reports of this round, framed: fresh ones once, the same ones ever after."""
         if request.terms != self._digest:
             raise VaultRefused(VaultRefusal.TERMS)
-        if request.run not in self._runs:
+        if request.run not in self.runs:
             raise VaultRefused(VaultRefusal.RUN)
-        if not 1 <= request.round <= self._terms.rounds:
+        if not 1 <= request.round <= self.terms.rounds:
             raise VaultRefused(VaultRefusal.ROUND)
         with self._lock:
             try:
-                answer = self._ledger.find(request.run, request.round)
+                answer = self.ledger.find(request.run, request.round)
                 return self._draw(request) if answer is None else answer
             except sqlite3.Error:
                 raise VaultRefused(VaultRefusal.LEDGER) from None
 
     def _draw(self, request: Request) -> bytes:
-        if request.round <= self._ledger.last_round(request.run):
+        if request.round <= self.ledger.last_round(request.run):
             raise VaultRefused(VaultRefusal.PAST)
         weights = self._weights(request.weights)
-        willing = np.flatnonzero(self._ledger.spent(self._costs) <= self._holdings.allowances)
+        willing = np.flatnonzero(self.ledger.spent(self._costs) <= self.holdings.allowances)
         if willing.size == 0:
             raise VaultRefused(VaultRefusal.ALLOWANCE)
         binding = Binding(bytes.fromhex(request.run), request.round, bytes.fromhex(request.terms))
         answer = b"".join(framed(self._reports(weights, willing, binding)))
         costs = {user: float(self._costs[user]) for user in willing.tolist()}
-        self._ledger.record(request.run, request.round, answer, costs)
+        self.ledger.record(request.run, request.round, answer, costs)
         return answer
 
     def _reports(self, weights: NDArray[np.float32], willing: NDArray[np.intp], binding: Binding) -> list[bytes]:
-        population, keys, source, sealed = self._holdings.population, self._holdings.keys, SystemSource(), []
+        population, keys, source, sealed = self.holdings.population, self.holdings.keys, SystemSource(), []
         for start in range(0, population.budgets.size, _USERS_AT_ONCE):
             stop = min(start + _USERS_AT_ONCE, population.budgets.size)
             users = willing[(start <= willing) & (willing < stop)].tolist()
@@ -152,11 +124,11 @@ class Vault:
                 levels = self._client.levels(weights, population.block(start, stop), source)
                 for user in users:
                     budget = float(population.budgets[user])
-                    sealed.append(seal(levels[user - start], budget, binding, keys[user], self._shuffler))
+                    sealed.append(seal(levels[user - start], budget, binding, keys[user], self.shuffler))
         return sealed
 
     def _weights(self, data: bytes) -> NDArray[np.float32]:
-        if len(data) != 4 * self._terms.dimensions:
+        if len(data) != 4 * self.terms.dimensions:
             raise VaultRefused(VaultRefusal.WEIGHTS)
         weights = np.frombuffer(data, dtype="<f4").astype(np.float32)
         if not np.isfinite(weights).all():

@@ -3,6 +3,9 @@
 The shuffler alone knows, before a release, who is in it; so it asks the accountant, with just those budgets.
 """
 
+import threading
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,28 +19,37 @@ from apes.wire.release import Release
 class Gate:
     """Accountants of the runs, charged with what was released; after a restart, from the ledger.
 
-    Args:
-        policy: Target and delta, and what is charged for.
-        ledger: What was released before.
+    Guarantee:
+        What the ledger holds of a run is within the target, in whatever order its rounds come, and however many at
+        once; a ledger that was beyond it when the target was set gets nothing added.
     """
 
     def __init__(self, policy: Policy, ledger: ShufflerLedger) -> None:
-        self._policy, self._ledger = policy, ledger
+        self._policy, self._ledger, self._lock = policy, ledger, threading.Lock()
         self._accountants: dict[str, Accountant] = {}
 
-    def allows(self, run: str, budgets: NDArray[np.float64]) -> bool:
-        """Whether a round with these participants keeps the run within the target."""
-        return self._policy.target_epsilon is None or self._of(run).allows(self._exposure(budgets))
+    def passes(self, run: str, budgets: NDArray[np.float64], close: Callable[[], None]) -> bool:
+        """Close a round with these participants if it keeps the run within the target; say whether it does.
 
-    def note(self, run: str, budgets: NDArray[np.float64]) -> None:
-        """Charge a round that was allowed and is on the disk."""
-        if self._policy.target_epsilon is not None:
-            self._of(run).charge(self._exposure(budgets))
+        All in one piece and in one thread: a caller who goes away cannot come between ledger and accountant. If
+        ``close`` fails, nothing is charged.
+        """
+        policy = self._policy
+        with self._lock:
+            if policy.target_epsilon is None:
+                close()
+                return True
+            accountant, exposure = self._of(run), self._exposure(budgets)
+            if not accountant.after(exposure) <= policy.target_epsilon:
+                return False
+            close()
+            accountant.charge(exposure)
+            return True
 
     def _of(self, run: str) -> Accountant:
         if run not in self._accountants:
-            policy = self._policy
-            accountant = Accountant(policy.delta, expected_rounds=policy.rounds, target=policy.target_epsilon)
+            # Without a target of its own: what is in the ledger is out, and has to be counted whatever it comes to.
+            accountant = Accountant(self._policy.delta, expected_rounds=self._policy.rounds)
             for release in self._ledger.releases(run):
                 accountant.charge(self._exposure(Release.decode(release).batch.budgets))
             self._accountants[run] = accountant

@@ -36,13 +36,7 @@ class ReportRefusal(StrEnum):
 
 
 class Intake:
-    """Takes the sealed reports of one round.
-
-    Args:
-        policy: What to take.
-        run: Of which run, in hexadecimal.
-        number: Of which round.
-        key: What opens the reports.
+    """Takes the sealed reports of one round of a run, under a policy, with the key that opens them.
 
     Guarantee:
         What is released depends on the accepted reports as a set: every sender counts at most once, and neither the

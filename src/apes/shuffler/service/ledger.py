@@ -2,31 +2,21 @@
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from apes.storage.database import open_database
 
 
-@dataclass(frozen=True)
-class Closed:
-    """A round that is over.
-
-    Attributes:
-        batch_sha256: Digest of the batch of sealed reports that closed it.
-        release: What was handed out, as bytes.
-    """
+class Closed(NamedTuple):
+    """A round that is over: the digest of the batch that closed it, and what was handed out."""
 
     batch_sha256: bytes
     release: bytes
 
 
 class ShufflerLedger:
-    """Rounds, their releases, and who took part in them.
-
-    Args:
-        path: The database, made if need be. Only one process may use it at a time.
-    """
+    """Rounds, their releases, and who took part in them; in a database that only one process may use at a time."""
 
     def __init__(self, path: Path) -> None:
         self._database = open_database(
@@ -60,13 +50,10 @@ class ShufflerLedger:
         Raises:
             sqlite3.Error: If it cannot be written, or the round is closed already; then nothing has changed.
         """
+        participants = [(run, number, sender) for sender in sorted(senders)]
         with self._lock, self._database:
-            self._database.execute(
-                "insert into rounds values (?, ?, ?, ?)", (run, number, closed.batch_sha256, closed.release)
-            )
-            self._database.executemany(
-                "insert into participants values (?, ?, ?)", [(run, number, sender) for sender in sorted(senders)]
-            )
+            self._database.execute("insert into rounds values (?, ?, ?, ?)", (run, number, *closed))
+            self._database.executemany("insert into participants values (?, ?, ?)", participants)
 
     def close(self) -> None:
         """Close the database."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.checks import hex_names, positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -10,17 +11,11 @@ from apes.wire.envelope import RUN_BYTES, SENDER_BYTES, TERMS_BYTES
 
 @dataclass(frozen=True)
 class Limits:
-    """Which budgets the shuffler takes, and how many reports it needs.
+    """Which budgets the shuffler takes, and how many reports it needs."""
 
-    Attributes:
-        smallest_budget: Smallest local budget taken, in (0, inf).
-        largest_budget: Largest local budget taken: at least the smallest, finite.
-        smallest_cohort: Fewer reports than this are never released, at least 1; of those present, each hides among
-            the others, so a cohort of 1 hides nobody.
-    """
-
-    smallest_budget: float
-    largest_budget: float
+    smallest_budget: float  # local, in (0, inf)
+    largest_budget: float  # at least the smallest, finite
+    # Fewer are never released; at least 1. Each hides among the others present, so a cohort of 1 hides nobody.
     smallest_cohort: int
 
     def __post_init__(self) -> None:
@@ -33,31 +28,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class Policy(Limits):
-    """What the shuffler takes.
+    """What the shuffler takes, and how it is charged."""
 
-    Attributes:
-        terms: Digest of the terms that reports must be made under, 64 hexadecimal digits.
-        runs: The runs that may be held under it, 32 hexadecimal digits each.
-        rounds: Rounds of a run, at least 1.
-        dimensions: Coordinates of a report, at least 1.
-        levels: K: a level is in 0 .. K - 1, K in [2, 256].
-        charged: Coordinates of a report that are charged for, in [1, dimensions].
-        delta: Of the central guarantee, in (0, 1).
-        senders: Public keys of those who may report, 64 hexadecimal digits each; at least as many as the cohort.
-        top_b_first: b, where users keep b coordinates before perturbing, or None.
-        target_epsilon: No round is released after which a user's certified epsilon would exceed it; None for no target.
-    """
-
-    terms: str
-    runs: tuple[str, ...]
-    rounds: int
-    dimensions: int
-    levels: int
-    charged: int
-    delta: float
-    senders: tuple[str, ...]
-    top_b_first: int | None = None
-    target_epsilon: float | None = None
+    terms: str  # digest of those that reports must be made under, 64 hexadecimal digits
+    runs: tuple[str, ...]  # that may be held under it, 32 hexadecimal digits each
+    rounds: int  # of a run, at least 1
+    dimensions: int  # coordinates of a report, at least 1
+    levels: int  # K in [2, 256]; a level is in 0 .. K - 1
+    charged: int  # coordinates of a report that are charged for, in [1, dimensions]
+    delta: float  # of the central guarantee, in [1e-100, 0.5]
+    senders: tuple[str, ...]  # public keys of those who may report, 64 hexadecimal digits each; at least a cohort
+    top_b_first: int | None = None  # b, where users keep b coordinates before perturbing
+    target_epsilon: float | None = None  # no round is released after which anybody's certified epsilon would exceed it
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,7 +49,7 @@ class Policy(Limits):
         whole("dimensions", self.dimensions, 1, 2**31)
         whole("levels", self.levels, 2, MAX_LEVELS)
         whole("charged", self.charged, 1, self.dimensions)
-        within("delta", positive("delta", self.delta), 0, 0.5)
+        within("delta", self.delta, SMALLEST_DELTA, 0.5)
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
         if self.target_epsilon is not None:

@@ -7,62 +7,70 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from prometheus_client import CollectorRegistry, Counter, disable_created_metrics, generate_latest
 
 from apes.shuffler.service.gate import Gate
 from apes.shuffler.service.intake import Intake, ReportRefusal
 from apes.shuffler.service.ledger import Closed, ShufflerLedger
-from apes.shuffler.service.metrics import Metrics
 from apes.shuffler.service.policy import Policy
 from apes.storage.json_logs import RareLog, log
 from apes.wire.envelope import envelope_size
 from apes.wire.frames import LENGTH, FrameReader
 
 T = TypeVar("T")
+# When a counter was made is when the process began: one more line per counter would tell nothing.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it without a type
 # The lock of a round is held while its batch comes in.
 _SECONDS_FOR_A_PIECE = 60.0
 
 
 class RequestRefused(Exception):  # noqa: N818 - an answer, not a failure of ours
-    """A request that the policy does not allow.
-
-    Attributes:
-        status: HTTP status.
-        reason: One word that is counted.
-        details: What the caller may know about it.
-    """
+    """A request that the policy does not allow: HTTP status, one word that is counted, what the caller may know."""
 
     def __init__(self, status: int, reason: str, message: str, details: dict[str, int] | None = None) -> None:
         super().__init__(message)
         self.status, self.reason, self.details = status, reason, details or {}
 
 
-class Rounds:
-    """Takes a round's batch, closes the round, hands out its release: always the same one.
+class Metrics:
+    """Counters of one service for Prometheus, in a registry of their own. They name no sender and no value."""
 
-    Args:
-        policy: What to take.
-        key: What opens sealed reports.
-        ledger: Where releases are kept.
-    """
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.reports_accepted = self._counter("apes_reports_accepted_total", "Sealed reports that counted.")
+        self.reports_refused = self._counter(
+            "apes_reports_refused_total", "Sealed reports that did not count, by reason.", "reason"
+        )
+        self.rounds_released = self._counter("apes_rounds_released_total", "Rounds released.")
+        self.requests_refused = self._counter("apes_requests_refused_total", "Requests refused, by reason.", "reason")
+        self.intake_seconds = self._counter("apes_intake_seconds_total", "Seconds spent on taking batches.")
+
+    def text(self) -> bytes:
+        """All counters, in the text format 0.0.4."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, explanation: str, *labels: str) -> Counter:
+        return Counter(name, explanation, labels, registry=self._registry)
+
+
+class Rounds:
+    """Takes a round's batch, closes the round, hands out its release: always the same one."""
 
     def __init__(self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger) -> None:
         self._policy, self._key, self._ledger = policy, key, ledger
-        self._gate, self._gate_lock = Gate(policy, ledger), asyncio.Lock()
+        self._gate = Gate(policy, ledger)
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refused = RareLog("refused")
         self.metrics = Metrics()
 
     async def release(self, run: str, number: int) -> bytes:
-        """Return the release of a round that is closed.
-
-        Raises:
-            RequestRefused: If there is none.
-        """
+        """Return the release of a round, or refuse if it is open."""
         self._check(run, number)
-        closed = await self._in_ledger(self._ledger.find, run, number)
+        closed = await self._find(run, number)
         if closed is None:
             raise RequestRefused(404, "open", f"round {number} is still open: send its reports first")
         return closed.release
@@ -73,13 +81,11 @@ class Rounds:
         The same batch again gets the same release. Any other gets nothing: a second release of a round, on other
         reports, would tell what the difference between the two batches is.
 
-        Raises:
-            RequestRefused: If the round is closed by another batch, too few reports count, or the target would be
-                passed; then nothing is kept.
+        If too few reports count, or the target would be passed, it is refused and nothing is kept.
         """
         self._check(run, number)
         async with self._locks[run, number]:
-            closed = await self._in_ledger(self._ledger.find, run, number)
+            closed = await self._find(run, number)
             if closed is not None:
                 return await self._again(closed, number, stream)
             return await self._first(run, number, stream)
@@ -89,9 +95,12 @@ class Rounds:
         self.metrics.requests_refused.labels(refused.reason).inc()
         self._refused.count(refused.reason, **refused.details)
 
-    async def _in_ledger(self, act: Callable[..., T], run: str, number: int, *further: object) -> T:
+    async def _find(self, run: str, number: int) -> Closed | None:
+        return await self._in_ledger(run, number, partial(self._ledger.find, run, number))
+
+    async def _in_ledger(self, run: str, number: int, act: Callable[[], T]) -> T:
         try:
-            return await asyncio.to_thread(act, run, number, *further)
+            return await asyncio.to_thread(act)
         except sqlite3.Error as error:
             log("ledger-failed", run=run, round=number, error=str(error))
             raise RequestRefused(503, "ledger", "the ledger cannot be used; nothing was released") from None
@@ -121,26 +130,22 @@ class Rounds:
         return release
 
     async def _charged(self, run: str, number: int, intake: Intake, digest: bytes) -> bytes:
-        """Pass the gate, and close the round; one round at a time, lest two pass it together."""
-        async with self._gate_lock:
-            release = await asyncio.to_thread(intake.release)
-            budgets = release.batch.budgets
-            if not await self._in_ledger(lambda run, number: self._gate.allows(run, budgets), run, number):
-                target = f"round {number} would bring epsilon beyond the target {self._policy.target_epsilon:g}"
-                raise RequestRefused(403, "target", f"{target}; nothing was released")
-            closed = Closed(digest, release.encode())
-            await self._in_ledger(self._ledger.close_round, run, number, closed, intake.senders)
-            await asyncio.to_thread(self._gate.note, run, budgets)
-            return closed.release
+        """Pass the gate, and close the round."""
+        release = await asyncio.to_thread(intake.release)
+        closed = Closed(digest, release.encode())
+        close = partial(self._ledger.close_round, run, number, closed, intake.senders)
+        if not await self._in_ledger(run, number, lambda: self._gate.passes(run, release.batch.budgets, close)):
+            target = f"round {number} would bring epsilon beyond the target {self._policy.target_epsilon:g}"
+            raise RequestRefused(403, "target", f"{target}; nothing was released")
+        return closed.release
 
     async def _again(self, closed: Closed, number: int, stream: AsyncIterable[bytes]) -> bytes:
         digest = hashlib.sha256()
         async for piece in self._limited(stream):
             digest.update(piece)
         if digest.digest() != closed.batch_sha256:
-            raise RequestRefused(
-                409, "round-closed", f"round {number} was closed by another batch; ask for its release"
-            )
+            message = f"round {number} was closed by another batch; ask for its release"
+            raise RequestRefused(409, "round-closed", message)
         return closed.release
 
     async def _limited(self, stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

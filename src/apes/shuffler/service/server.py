@@ -1,41 +1,37 @@
-"""The shuffler from its settings file, on a port, with TLS."""
+"""The shuffler as an HTTPS service: its routes, and a port from its settings file."""
 
+import hmac
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.requests import ClientDisconnect
 
 from apes.checks import whole
 from apes.errors import DataError
-from apes.shuffler.service.app import create_app
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
-from apes.shuffler.service.rounds import Rounds
+from apes.shuffler.service.rounds import RequestRefused, Rounds
 from apes.storage.json_logs import log, take_over_logging
 from apes.storage.settings import read_settings, read_token
+from apes.wire.release import ROUND
+
+_BYTES = "application/octet-stream"
 
 
 @dataclass(frozen=True)
 class ShufflerSettings:
-    """Settings of the shuffler; paths are relative to their file's folder.
-
-    Attributes:
-        host: Address to listen on.
-        port: Port to listen on, in [1, 65535].
-        policy: File with the policy.
-        key: File with the X25519 private key that opens reports, 32 bytes.
-        token: File with the token that the analyzer must show.
-        ledger: The ledger's database.
-        certificate: TLS certificate, PEM.
-        certificate_key: Its private key, PEM.
-    """
+    """Where the shuffler listens, and its files; paths are relative to the folder of the settings' own."""
 
     host: str
-    port: int
+    port: int  # in [1, 65535]
     policy: str = "policy.json"
-    key: str = "shuffler.key"
-    token: str = "token"
+    key: str = "shuffler.key"  # X25519 private key that opens reports, 32 bytes
+    token: str = "token"  # what the analyzer must show
     ledger: str = "ledger.sqlite"
     certificate: str = "tls.pem"
     certificate_key: str = "tls.key"
@@ -45,11 +41,7 @@ class ShufflerSettings:
 
 
 def run_shuffler(file: Path) -> None:
-    """Serve until the process is told to stop.
-
-    Raises:
-        DataError: If something is missing or damaged.
-    """
+    """Serve until the process is told to stop."""
     settings, folder = read_settings(file, ShufflerSettings), file.parent
     policy = read_settings(folder / settings.policy, Policy)
     try:
@@ -72,3 +64,44 @@ def run_shuffler(file: Path) -> None:
         server_header=False,
     )
     ledger.close()
+
+
+def create_app(rounds: Rounds, token: str) -> FastAPI:
+    """Build the service; whoever asks for rounds must show the token."""
+    app = FastAPI(title="APES shuffler", docs_url=None, redoc_url=None, openapi_url=None)
+    expected = f"Bearer {token}".encode()
+
+    def check_caller(request: Request) -> None:
+        shown = request.headers.get("authorization", "").encode("latin-1")
+        if not hmac.compare_digest(shown, expected):
+            raise RequestRefused(401, "token", "show the analyzer's token")
+
+    @app.exception_handler(RequestRefused)
+    async def refused(request: Request, refused: RequestRefused) -> JSONResponse:
+        rounds.count_refusal(refused)
+        body = {"refused": refused.reason, "message": str(refused), **refused.details}
+        return JSONResponse(body, status_code=refused.status)
+
+    @app.exception_handler(ClientDisconnect)
+    async def cut_short(request: Request, error: ClientDisconnect) -> JSONResponse:
+        return await refused(request, RequestRefused(400, "cut-short", "the caller hung up in the middle of a batch"))
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(rounds.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    @app.get(ROUND)
+    async def release(request: Request, run: str, number: int) -> Response:
+        check_caller(request)
+        return Response(await rounds.release(run, number), media_type=_BYTES)
+
+    @app.post(ROUND)
+    async def close_round(request: Request, run: str, number: int) -> Response:
+        check_caller(request)
+        return Response(await rounds.close_round(run, number, request.stream()), media_type=_BYTES)
+
+    return app

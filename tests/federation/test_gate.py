@@ -1,0 +1,206 @@
+"""The shuffler's gate: whatever is asked in whatever order, what it releases of a run stays within the target."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from dataclasses import replace
+
+import httpx
+import numpy as np
+import pytest
+from parties import BUDGETS, OTHER_RUN, RUN, TOKEN, honest, is_of, path, rounds_of
+
+import apes
+from apes.shuffler.service.ledger import ShufflerLedger
+from apes.shuffler.service.rounds import RequestRefused, Rounds
+from apes.shuffler.service.server import create_app
+from apes.wire.frames import framed
+from apes.wire.release import Release
+
+ALL, FEW = range(8), range(5)
+
+
+def cost(users, rounds=1, **choices):
+    """Certified epsilon of rounds with these users; the gate's, which expects the policy's rounds, is a little less."""
+    choices = {"dimensions": 15} | choices
+    return apes.certify(BUDGETS[list(users)], delta=1e-3, rounds=rounds, levels=16, **choices).epsilon
+
+
+def between(low, high):
+    """A target that is far enough from both."""
+    assert low < 0.99 * high
+    return (low + high) / 2
+
+
+@pytest.fixture(scope="module")
+def figures():
+    """What one, two and three rounds with everybody cost."""
+    return [cost(ALL, rounds) for rounds in (1, 2, 3)]
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    ledger = ShufflerLedger(tmp_path / "ledger.sqlite")
+    yield ledger
+    ledger.close()
+
+
+def shuffler(small, ledger, target, **changes):
+    return Rounds(replace(small.policy, target_epsilon=target, **changes), small.shuffler, ledger)
+
+
+async def send(rounds, small, number, users=ALL, run=RUN):
+    """Who was in the round's release; or why there is none."""
+
+    async def stream():
+        for frame in framed(honest(small, users, number=number, run=run)):
+            yield frame
+
+    try:
+        release = Release.decode(await rounds.close_round(run, number, stream()))
+    except RequestRefused as refused:
+        return refused.status, refused.reason
+    assert is_of(release, users)
+    return "released"
+
+
+def sent(*arguments, **bound):
+    return asyncio.run(send(*arguments, **bound))
+
+
+TARGET = (403, "target")
+
+
+def test_rounds_out_of_order_do_not_pass_the_target_together(small, ledger, figures, tmp_path):
+    rounds = shuffler(small, ledger, between(*figures[1:]))
+    assert [sent(rounds, small, number) for number in (3, 1, 2)] == ["released", "released", TARGET]
+    assert [ledger.find(RUN, number) is None for number in (1, 2, 3)] == [False, True, False]
+    assert rounds_of(tmp_path / "ledger.sqlite", bytes.fromhex(small.policy.senders[0])) == 2
+    # Nor does it help to ask again, and what is out can still be had.
+    assert sent(rounds, small, 2) == TARGET
+    with pytest.raises(RequestRefused, match="round 2 is still open"):
+        asyncio.run(rounds.release(RUN, 2))
+    assert is_of(Release.decode(asyncio.run(rounds.release(RUN, 3))), ALL)
+
+
+def test_two_rounds_at_once_do_not_pass_the_target_together(small, ledger, figures, monkeypatch):
+    after = apes.Accountant.after
+
+    def slow(*arguments):
+        """Long enough for both to be allowed, if nothing kept them apart."""
+        epsilon = after(*arguments)
+        time.sleep(0.3)
+        return epsilon
+
+    monkeypatch.setattr(apes.Accountant, "after", slow)
+    rounds = shuffler(small, ledger, between(*figures[:2]))
+
+    async def both(*asked):
+        return await asyncio.gather(*(send(rounds, small, number, run=run) for run, number in asked))
+
+    answers = asyncio.run(both((RUN, 1), (RUN, 2)))
+    assert sorted(answers, key=str) == [TARGET, "released"]
+    assert len(ledger.releases(RUN)) == 1
+    # Another run is another account.
+    assert sent(rounds, small, 1, run=OTHER_RUN) == "released"
+
+
+def test_a_target_below_one_round(small, ledger, figures):
+    rounds = shuffler(small, ledger, 0.9 * figures[0])
+    assert [sent(rounds, small, number) for number in (1, 2, 1)] == 3 * [TARGET]
+    assert ledger.releases(RUN) == []
+    assert b"apes_rounds_released_total 0.0\n" in rounds.metrics.text()
+    assert b"apes_reports_accepted_total 0.0\n" in rounds.metrics.text()
+
+
+def test_after_a_restart_it_counts_what_the_ledger_holds(small, figures, tmp_path):
+    target, answers = between(*figures[1:]), []
+    for number in (2, 1, 3):
+        ledger = ShufflerLedger(tmp_path / "ledger.sqlite")
+        answers.append(sent(shuffler(small, ledger, target), small, number))
+        ledger.close()
+    assert answers == ["released", "released", TARGET]
+
+
+def test_a_target_that_was_lowered_below_what_is_out(small, ledger, figures):
+    assert sent(shuffler(small, ledger, None), small, 1) == "released"
+    assert sent(shuffler(small, ledger, figures[0] / 2), small, 2) == TARGET
+    assert sent(shuffler(small, ledger, 1.01 * figures[1]), small, 2) == "released"
+
+
+def test_a_smaller_cohort_costs_more_than_the_former(small, ledger, figures):
+    mixed = apes.Accountant(1e-3, expected_rounds=3)
+    for users in (ALL, FEW):
+        mixed.charge(apes.Exposure(BUDGETS[list(users)], 15, 16))
+    rounds = shuffler(small, ledger, between(figures[1], mixed.epsilon))
+    assert sent(rounds, small, 1) == "released"
+    # Fewer hide one another less; with everybody there, the same round would do.
+    assert sent(rounds, small, 2, FEW) == TARGET
+    assert sent(rounds, small, 2) == "released"
+
+
+@pytest.mark.parametrize(("charged", "b"), [(15, None), (6, None), (6, 3)])
+def test_it_charges_what_the_certificate_says(small, tmp_path, charged, b):
+    """One round of one: the very figure of `certify`, allowed from there on."""
+    exactly = cost(ALL, dimensions=charged, top_b_first=b)
+    for target, said in ((exactly, "released"), (np.nextafter(exactly, 0), TARGET)):
+        ledger = ShufflerLedger(tmp_path / f"{said}.sqlite")
+        rounds = shuffler(small, ledger, float(target), rounds=1, charged=charged, top_b_first=b)
+        assert sent(rounds, small, 1) == said
+        ledger.close()
+
+
+def test_a_round_that_could_not_be_written_is_not_charged(small, ledger, figures, monkeypatch):
+    rounds = shuffler(small, ledger, between(*figures[:2]))
+    with monkeypatch.context() as failing:
+        failing.setattr(ledger, "close_round", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
+        assert sent(rounds, small, 1) == (503, "ledger")
+    assert sent(rounds, small, 1) == "released"
+    assert sent(rounds, small, 2) == TARGET
+
+
+def test_a_caller_who_goes_away_while_it_is_written_is_charged(small, ledger, figures, monkeypatch):
+    rounds, write = shuffler(small, ledger, between(*figures[:2])), ledger.close_round
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(*arguments):
+        begun.set()
+        go_on.wait()
+        write(*arguments)
+
+    async def leave():
+        asking = asyncio.create_task(send(rounds, small, 1))
+        await asyncio.to_thread(begun.wait)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert ledger.releases(RUN) == []
+        go_on.set()
+
+    with monkeypatch.context() as slowly:
+        slowly.setattr(ledger, "close_round", slow)
+        asyncio.run(leave())
+    assert len(ledger.releases(RUN)) == 1
+    assert sent(rounds, small, 2) == TARGET
+
+
+def test_what_the_caller_hears(small, ledger, figures):
+    """Over HTTP: the status, the reason and the target; not what it would have come to."""
+    target = between(*figures[:2])
+    app = create_app(shuffler(small, ledger, target), TOKEN)
+
+    async def ask():
+        http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://shuffler")
+        async with http:
+            http.headers["authorization"] = f"Bearer {TOKEN}"
+            bodies = [b"".join(framed(honest(small, number=number))) for number in (1, 2)]
+            answers = [await http.post(path(number), content=body) for number, body in enumerate(bodies, 1)]
+            return answers, await http.get(path(2)), (await http.get("/metrics")).text
+
+    (first, second), again, metrics = asyncio.run(ask())
+    assert is_of(Release.decode(first.content), ALL)
+    said = f"round 2 would bring epsilon beyond the target {target:g}; nothing was released"
+    assert (second.status_code, second.json()) == (403, {"refused": "target", "message": said})
+    assert (again.status_code, again.json()["refused"]) == (404, "open")
+    assert 'apes_requests_refused_total{reason="target"} 1.0\n' in metrics

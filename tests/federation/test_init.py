@@ -1,0 +1,40 @@
+"""`apes federation init`, where something is wrong with what it is asked for."""
+
+import subprocess
+import sys
+
+import pytest
+from parties import apes
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "devices or silos must be given"),
+        (["--devices", "3", "--silos", "2"], "devices or silos must be given"),
+        (["--devices", "3", "--users", "5"], "users must be left out"),
+        (["--silos", "6", "--users", "5"], "vaults must be in [1, 5]"),
+        (["--devices", "3", "--framework", "s-apes"], "framework must be one with a certificate"),
+        (["--devices", "3", "--levels", "continuous"], "levels must be in [2, 256]"),
+        (["--devices", "3", "--smallest-cohort", "4"], "smallest_cohort must be in [1, 3]"),
+    ],
+)
+def test_init_says_what_is_wrong_and_leaves_nothing(tmp_path, options, said):
+    code, _, errors = apes("federation", "init", tmp_path / "f", *options)
+    assert code == 2
+    assert said in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", ["httpx", "fastapi", "uvicorn"])
+def test_without_the_extra_it_says_what_to_install(missing, tmp_path):
+    code = f"import sys; sys.modules[{missing!r}] = None; from apes.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "federation", "init", str(tmp_path / "f"), "--devices", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{missing} is not installed; get it with: pip install 'apes-fl[flower]'" in done.stderr
