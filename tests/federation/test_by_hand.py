@@ -64,6 +64,7 @@ def wait_for(condition):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_from_the_invitation_to_the_model(invited):
     folder, ports, run = invited
     org = folder / "org"

@@ -12,6 +12,7 @@ import pytest
 from parties import BUDGETS, OTHER_RUN, RUN, TOKEN, honest, is_of, path, rounds_of
 
 import apes
+from apes.accounting.guarantee import certified_epsilon
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.rounds import RequestRefused, Rounds
 from apes.shuffler.service.server import create_app
@@ -21,10 +22,9 @@ from apes.wire.release import Release
 ALL, FEW = range(8), range(5)
 
 
-def cost(users, rounds=1, **choices):
+def cost(users, rounds=1, charged=15, b=None):
     """Certified epsilon of rounds with these users; the gate's, which expects the policy's rounds, is a little less."""
-    choices = {"dimensions": 15} | choices
-    return apes.certify(BUDGETS[list(users)], delta=1e-3, rounds=rounds, levels=16, **choices).epsilon
+    return certified_epsilon(apes.Exposure(BUDGETS[list(users)], charged, 16, b), 1e-3, rounds)
 
 
 def between(low, high):
@@ -90,7 +90,7 @@ def test_two_rounds_at_once_do_not_pass_the_target_together(small, ledger, figur
     def slow(*arguments):
         """Long enough for both to be allowed, if nothing kept them apart."""
         epsilon = after(*arguments)
-        time.sleep(0.3)
+        time.sleep(0.2)
         return epsilon
 
     monkeypatch.setattr(apes.Accountant, "after", slow)
@@ -140,10 +140,10 @@ def test_a_smaller_cohort_costs_more_than_the_former(small, ledger, figures):
     assert sent(rounds, small, 2) == "released"
 
 
-@pytest.mark.parametrize(("charged", "b"), [(15, None), (6, None), (6, 3)])
+@pytest.mark.parametrize(("charged", "b"), [(15, None), (6, None), pytest.param(6, 3, marks=pytest.mark.slow)])
 def test_it_charges_what_the_certificate_says(small, tmp_path, charged, b):
-    """One round of one: the very figure of `certify`, allowed from there on."""
-    exactly = cost(ALL, dimensions=charged, top_b_first=b)
+    """One round of one: the very figure of the certificate, allowed from there on."""
+    exactly = cost(ALL, 1, charged, b)
     for target, said in ((exactly, "released"), (np.nextafter(exactly, 0), TARGET)):
         ledger = ShufflerLedger(tmp_path / f"{said}.sqlite")
         rounds = shuffler(small, ledger, float(target), rounds=1, charged=charged, top_b_first=b)

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields, replace
 
 import numpy as np
 import pytest
-from parties import RUN, VaultProcess, apes
+from parties import RUN, VaultProcess, apes, population
 
 from apes import LogisticRegression
 from apes.errors import DataError
@@ -218,7 +218,10 @@ def change_data(vault, **changes):
         {"budgets": np.full(8, np.nan)},
         {"budgets": np.ones(7)},
         {"features": np.zeros((3, 4))},
+        {"features": np.zeros((population()["labels"].size, 4, 2))},
         {"labels": None},
+        {"labels": population()["labels"] + np.float32(0.5)},
+        {"labels": population()["labels"] + np.uint8(1)},
         {"offsets": np.arange(9)},
         {"allowances": np.ones(7)},
         {"allowances": np.zeros(8)},

@@ -9,7 +9,7 @@ import pytest
 from parties import BUDGETS, OTHER_RUN, VaultProcess, apes
 
 from apes.errors import DataError
-from apes.federation.vault.account import read_accounts, rounds_left
+from apes.federation.vault.folder import read_accounts, rounds_left
 from apes.federation.vault.ledger import VaultLedger
 
 

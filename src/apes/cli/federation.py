@@ -144,7 +144,7 @@ def spent_command(
     folder: Annotated[Path, typer.Argument(help="Folder of a device or silo.")], as_json: shared.Json = False
 ) -> None:
     """Show what each user of a vault has spent, and how many rounds are left; the vault may be running."""
-    from apes.federation.vault.account import read_accounts
+    from apes.federation.vault.folder import read_accounts
 
     accounts = [asdict(account) for account in read_accounts(folder)]
     display.spent(accounts)

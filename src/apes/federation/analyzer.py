@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import positive, whole
 from apes.errors import DataError, ParameterError, ProtocolError
@@ -75,11 +74,6 @@ class AnalyzerRun:
         return self._run.is_done or self._refused != ""
 
     @property
-    def weights(self) -> NDArray[np.float32]:
-        """The model to broadcast, flat."""
-        return self.progress.state.weights.astype(np.float32)
-
-    @property
     def batch(self) -> Path:
         """File for this round's sealed reports."""
         return self.folder / "rounds" / f"{self.number:06d}.sealed"
@@ -88,10 +82,9 @@ class AnalyzerRun:
         """Start the clock of a round; False if the shuffler had released it already, which concludes it."""
         self._began = time.perf_counter()
         release = self._shuffler.release(self.settings.run, self.number)
-        if release is None:
-            return True
-        self._conclude(release)
-        return False
+        if release is not None:
+            self._conclude(release)
+        return release is None
 
     def close_round(self) -> None:
         """Have the batch file shuffled and make the step; or end the run, if the round would pass the target.

@@ -6,7 +6,7 @@ SuperLink and analyzer hold nothing but a TLS key and a token, and go to whoever
 
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -129,12 +129,11 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
     invitation = read_settings(invitation_folder / _INVITATION, Invitation)
     terms = FederationTerms.read(invitation_folder / "terms.json")
     budgets = np.asarray(arrays["budgets"], dtype=np.float64)
-    if not ((budgets >= invitation.smallest_budget) & (budgets <= invitation.largest_budget)).all():
-        low, high = invitation.smallest_budget, invitation.largest_budget
+    low, high = invitation.smallest_budget, invitation.largest_budget
+    if not ((low <= budgets) & (budgets <= high)).all():
         raise DataError(f"budgets must be in [{low:g}, {high:g}], which is what the shuffler takes")
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
-    allowances = {"allowances": terms.charged * budgets * terms.rounds}
-    write_arrays(folder / "data.npz", {**allowances, **arrays}, 0o600)
+    write_arrays(folder / "data.npz", {"allowances": terms.charged * budgets * terms.rounds, **arrays}, 0o600)
     write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
     terms.write(folder / "terms.json")
     write_settings(folder / VAULT, VaultSettings((invitation.run,), invitation.shuffler_key))
@@ -149,12 +148,12 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
     return card
 
 
-def admit(folder: Path, cards: Iterable[Card]) -> Policy:
+def admit(folder: Path, cards: list[Card]) -> Policy:
     """Write the shuffler's policy, which admits exactly these cards' users, and their SuperNodes' keys."""
     layout = Layout(folder)
     invitation = read_settings(layout.invitation / _INVITATION, Invitation)
     terms = FederationTerms.read(layout.invitation / "terms.json")
-    cards = list(cards)
+    thin = terms.terms.sparsification
     policy = Policy(
         **{field.name: getattr(invitation, field.name) for field in fields(Limits)},
         terms=terms.digest,
@@ -164,7 +163,7 @@ def admit(folder: Path, cards: Iterable[Card]) -> Policy:
         levels=terms.levels,
         charged=terms.charged,
         delta=terms.terms.central_delta(1),
-        top_b_first=terms.top_b_first,
+        top_b_first=None if thin is None else thin.top_b_first(terms.dimensions),
         target_epsilon=terms.terms.target_epsilon,
         senders=tuple(sender for card in cards for sender in card.senders),
     )

@@ -37,10 +37,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 class Relay:
-    """Asks every node for sealed reports, has them shuffled, and has the analyzer take its step.
-
-    The run is durable: a new relay on the same settings goes on where this one stopped.
-    """
+    """Asks every node for sealed reports, has them shuffled, and has the analyzer take its step."""
 
     def __init__(self, analyzer: AnalyzerRun, grid: Grid) -> None:
         self._analyzer, self._grid = analyzer, grid
@@ -55,7 +52,7 @@ class Relay:
             number = self._analyzer.number
             if self._analyzer.begin_round():
                 self._run_round()
-            failed = 0 if self._analyzer.number > number else failed + 1
+            failed = 0 if self._analyzer.number > number or self._analyzer.is_done else failed + 1
             if failed == _MOST_FAILED_ATTEMPTS:
                 raise ProtocolError(f"round {number} found too few reports {failed} times; see the shuffler's log")
             if failed > 0:
@@ -93,9 +90,9 @@ class Relay:
 
     def _questions(self) -> list[Message]:
         """What every node is asked in this round."""
-        settings, number, weights = self._analyzer.settings, self._analyzer.number, self._analyzer.weights
-        terms, life = self._analyzer.terms.digest, settings.round_seconds
-        model = ArrayRecord({"weights": Array("float32", weights.shape, "raw", weights.astype("<f4").tobytes())})
+        settings, number, terms = self._analyzer.settings, self._analyzer.number, self._analyzer.terms.digest
+        weights, life = self._analyzer.progress.state.weights.astype("<f4"), settings.round_seconds
+        model = ArrayRecord({"weights": Array("float32", weights.shape, "raw", weights.tobytes())})
         header = ConfigRecord({"version": VERSION, "run": settings.run, "round": number, "terms": terms})
         contents = [(RecordDict({"model": model, "round": header}), node) for node in self._nodes()]
         return [Message(asked, node, MessageType.TRAIN, ttl=life, group_id=str(number)) for asked, node in contents]

@@ -14,14 +14,9 @@ from apes.terms.terms import Terms
 
 @dataclass(frozen=True)
 class FederationTerms:
-    """Terms and the model that they are about. Everybody's budget is their own: it is not in here.
+    """Terms and the model that they are about. Everybody's budget is their own: it is not in here."""
 
-    Attributes:
-        terms: With a certificate, coded reports and an explicit delta.
-        model: What is trained.
-    """
-
-    terms: Terms
+    terms: Terms  # with a certificate, coded reports and an explicit delta
     model: LogisticRegression
 
     def __post_init__(self) -> None:
@@ -31,11 +26,7 @@ class FederationTerms:
 
     @classmethod
     def read(cls, path: Path) -> "FederationTerms":
-        """Read terms from a file.
-
-        Raises:
-            DataError: If it does not hold terms.
-        """
+        """Read terms from a file."""
         raw = read_settings(path, _PlainTerms)
         local = raw.model.get("local")
         steps = None if local is None else from_plain(local, FedProx, f"{path}, model, local")
@@ -71,12 +62,6 @@ class FederationTerms:
     def charged(self) -> int:
         """Coordinates of a report that a round charges for."""
         return self.terms.charged(self.dimensions)
-
-    @property
-    def top_b_first(self) -> int | None:
-        """How many coordinates users keep before perturbing, or None."""
-        thin = self.terms.sparsification
-        return None if thin is None else thin.top_b_first(self.dimensions)
 
     @property
     def levels(self) -> int:

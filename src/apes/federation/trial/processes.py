@@ -3,10 +3,10 @@
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
+from subprocess import DEVNULL, Popen
 
 import psutil
 
@@ -23,19 +23,14 @@ class Processes:
 
     def __init__(self, file: Path, logs: Path) -> None:
         self._file, self._logs = file, logs
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._children: list[Popen[bytes]] = []
 
     def start(self, name: str, script: Path) -> None:
         """Start a script in its own session; its output is appended to its log."""
         self._logs.mkdir(parents=True, exist_ok=True)
         with self.log(name).open("ab") as output:
-            child = subprocess.Popen(
-                [str(script)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environment(),
-                start_new_session=True,
+            child = Popen(
+                [str(script)], stdin=DEVNULL, stdout=output, stderr=output, env=environment(), start_new_session=True
             )
         # Looked up before `all` may clear it away: it may have ended by now.
         process = psutil.Process(child.pid)
@@ -89,10 +84,10 @@ class Processes:
         write_bytes(self._file, json.dumps(entries, indent=1).encode())
 
 
-def environment(**further: str) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The environment of a child: this Python's programs come first on the path."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return {**os.environ, "PATH": path, **further}
+    return {**os.environ, "PATH": path}
 
 
 def is_running(process: psutil.Process) -> bool:

@@ -84,10 +84,13 @@ class Trial:
     def watch(self, run: str, show: Callable[[RoundMetrics], None]) -> None:
         """Wait until the run is over, showing every round; raise if a party that it cannot do without is gone."""
         seen, looked = len(self.metrics()), time.monotonic()
-        while not self.summary.exists():
+        while True:
+            is_over = self.summary.exists()
             for entry in self.metrics()[seen:]:
                 show(entry)
                 seen, looked = seen + 1, time.monotonic()
+            if is_over:
+                return
             for name in {"shuffler", "superlink"} - self.processes.all().keys():
                 raise FederationError(f"{name} is gone; {self._tail(name)}")
             pause = _SECONDS_BETWEEN_LOOKS if self._analyzer_runs() else _SECONDS_BETWEEN_LOOKS_WITHOUT_ANALYZER
@@ -95,8 +98,6 @@ class Trial:
                 self._check_run(run)
                 looked = time.monotonic()
             time.sleep(0.2)
-        for entry in self.metrics()[seen:]:
-            show(entry)
 
     def down(self) -> list[str]:
         """Stop every party that runs; return their names."""

@@ -1,5 +1,9 @@
-"""A vault from its folder: settings, accepted terms, data, keys."""
+"""A vault from its folder: settings, accepted terms, data, keys; and what its users have spent and may still spend."""
 
+import math
+import sys
+from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from apes.checks import hex_names
 from apes.errors import DataError, ParameterError
 from apes.federation.terms import FederationTerms
-from apes.federation.vault.ledger import VaultLedger
+from apes.federation.vault.ledger import VaultLedger, local_epsilon, read_spending
 from apes.federation.vault.socket import VaultSocket
 from apes.federation.vault.vault import Holdings, Vault
 from apes.population import People
@@ -69,12 +73,49 @@ def _read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
         raise DataError(f"{keys} cannot be read: {error}") from None
     try:
         population = People(*(arrays[name] for name in ARRAYS))
+        is_fit = population.classes <= terms.model.classes
     except ParameterError as error:
         raise DataError(f"{data}: {error}") from None
-    if arrays["features"].shape[1] != terms.model.features or int(arrays["labels"].max()) >= terms.model.classes:
+    if not is_fit or arrays["features"].shape[1:] != (terms.model.features,):
         raise DataError(f"{data} must have {terms.model.features} features and labels below {terms.model.classes}")
-    pieces = [secrets[start : start + KEY_BYTES] for start in range(0, len(secrets), KEY_BYTES)]
-    if any(len(piece) != KEY_BYTES for piece in pieces):
+    if len(secrets) % KEY_BYTES:
         raise DataError(f"{keys} must hold {KEY_BYTES} bytes per user, got {len(secrets)}")
+    pieces = (secrets[start : start + KEY_BYTES] for start in range(0, len(secrets), KEY_BYTES))
     signing = [Ed25519PrivateKey.from_private_bytes(piece) for piece in pieces]
     return Holdings(population, signing, np.asarray(arrays["allowances"], dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class UserAccount:
+    """One user's account with the vault; every epsilon is local, in nats, and holds whoever reads the reports."""
+
+    budget: float  # per coordinate and round
+    rounds: int  # that were answered, of all runs
+    spent: float  # what they cost, over all coordinates
+    allowance: float | None  # what the user grants in all; None if it has no limit
+    rounds_left: int | None  # that the vault will still answer for the user; None if they have no limit
+
+
+def read_accounts(folder: Path) -> list[UserAccount]:
+    """Read the accounts of the users of a device or silo; nothing is changed, and its vault may be running."""
+    settings, terms, holdings = read_vault(folder / VAULT)
+    budgets, allowances = holdings.population.budgets.tolist(), holdings.allowances.tolist()
+    spending, accounts = read_spending(folder / settings.ledger, len(budgets)), []
+    for budget, allowance, rounds in zip(budgets, allowances, spending, strict=True):
+        granted = allowance if math.isfinite(allowance) else None
+        left = None if granted is None else rounds_left(rounds, terms.charged * budget, granted)
+        accounts.append(UserAccount(budget, rounds.total(), local_epsilon(rounds), granted, left))
+    return accounts
+
+
+def rounds_left(spent: Mapping[float, int], cost: float, allowance: float) -> int:
+    """How many more rounds at this cost fit into an allowance, by the sum that the vault itself forms; in nats.
+
+    ``spent`` counts the rounds so far, by what one of them cost.
+    """
+
+    def after(further: int) -> float:
+        return local_epsilon({**spent, cost: spent.get(cost, 0) + further})
+
+    most = min(allowance / cost + 2, sys.maxsize / 2)
+    return bisect_right(range(1, int(most)), allowance, key=after)

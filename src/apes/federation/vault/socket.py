@@ -34,17 +34,15 @@ class VaultSocket:
     """
 
     def __init__(self, path: Path, vault: Vault, largest_weights: int, mode: int = 0o600) -> None:
-        self._vault, self._largest = vault, largest_weights
-        self._refused = RareLog("refused")
+        self._vault, self._largest, self._refused = vault, largest_weights, RareLog("refused")
         self._listener = _listen(path, mode)
 
     def serve(self) -> None:
         """Answer one request after another, for ever."""
         while True:
             connection, _ = self._listener.accept()
-            with connection:
-                with contextlib.suppress(OSError):
-                    self._serve_one(connection)
+            with connection, contextlib.suppress(OSError):
+                self._serve_one(connection)
 
     def _serve_one(self, connection: socket.socket) -> None:
         try:

@@ -105,7 +105,10 @@ class Vault:
     def _draw(self, request: Request) -> bytes:
         if request.round <= self.ledger.last_round(request.run):
             raise VaultRefused(VaultRefusal.PAST)
-        weights = self._weights(request.weights)
+        is_whole = len(request.weights) == 4 * self.terms.dimensions
+        weights = np.frombuffer(request.weights if is_whole else b"", dtype="<f4").astype(np.float32)
+        if not is_whole or not np.isfinite(weights).all():
+            raise VaultRefused(VaultRefusal.WEIGHTS)
         willing = np.flatnonzero(self.ledger.spent(self._costs) <= self.holdings.allowances)
         if willing.size == 0:
             raise VaultRefused(VaultRefusal.ALLOWANCE)
@@ -126,11 +129,3 @@ class Vault:
                     budget = float(population.budgets[user])
                     sealed.append(seal(levels[user - start], budget, binding, keys[user], self.shuffler))
         return sealed
-
-    def _weights(self, data: bytes) -> NDArray[np.float32]:
-        if len(data) != 4 * self.terms.dimensions:
-            raise VaultRefused(VaultRefusal.WEIGHTS)
-        weights = np.frombuffer(data, dtype="<f4").astype(np.float32)
-        if not np.isfinite(weights).all():
-            raise VaultRefused(VaultRefusal.WEIGHTS)
-        return weights

@@ -57,10 +57,8 @@ class Intake:
 
     def take(self, reports: Iterable[bytes]) -> None:
         """Take sealed reports; each counts, or is dropped and its reason counted."""
-        for report in reports:
-            reason = self._consider(report)
-            if reason is not None:
-                self.refused[reason.value] += 1
+        reasons = map(self._consider, reports)
+        self.refused.update(reason.value for reason in reasons if reason is not None)
 
     def release(self) -> Release:
         """What the analyzer may see. The caller has checked that the cohort is large enough."""
@@ -75,16 +73,15 @@ class Intake:
             return ReportRefusal.MALFORMED
         # Cheap checks first; a sender is only marked as seen once a report of theirs counts, so nobody can use up
         # another's place with a forgery.
-        return self._misplaced(envelope) or self._unverified(envelope) or self._open(envelope)
+        return self._unwelcome(envelope) or self._open(envelope)
 
-    def _misplaced(self, envelope: Envelope) -> ReportRefusal | None:
+    def _unwelcome(self, envelope: Envelope) -> ReportRefusal | None:
         if envelope.binding.run != self._binding.run:
             return ReportRefusal.WRONG_RUN
         if envelope.binding.round != self._binding.round:
             return ReportRefusal.WRONG_ROUND
-        return None if envelope.binding.terms == self._binding.terms else ReportRefusal.WRONG_TERMS
-
-    def _unverified(self, envelope: Envelope) -> ReportRefusal | None:
+        if envelope.binding.terms != self._binding.terms:
+            return ReportRefusal.WRONG_TERMS
         if envelope.sender not in self._registered:
             return ReportRefusal.UNREGISTERED
         if envelope.sender in self.senders:

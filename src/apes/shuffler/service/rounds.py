@@ -40,29 +40,24 @@ class Metrics:
     """Counters of one service for Prometheus, in a registry of their own. They name no sender and no value."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self.reports_accepted = self._counter("apes_reports_accepted_total", "Sealed reports that counted.")
-        self.reports_refused = self._counter(
-            "apes_reports_refused_total", "Sealed reports that did not count, by reason.", "reason"
-        )
-        self.rounds_released = self._counter("apes_rounds_released_total", "Rounds released.")
-        self.requests_refused = self._counter("apes_requests_refused_total", "Requests refused, by reason.", "reason")
-        self.intake_seconds = self._counter("apes_intake_seconds_total", "Seconds spent on taking batches.")
+        self._registry, by = CollectorRegistry(), ["reason"]
+        count = partial(Counter, registry=self._registry)
+        self.reports_accepted = count("apes_reports_accepted_total", "Sealed reports that counted.")
+        self.reports_refused = count("apes_reports_refused_total", "Sealed reports that did not count, by reason.", by)
+        self.rounds_released = count("apes_rounds_released_total", "Rounds released.")
+        self.requests_refused = count("apes_requests_refused_total", "Requests refused, by reason.", by)
+        self.intake_seconds = count("apes_intake_seconds_total", "Seconds spent on taking batches.")
 
     def text(self) -> bytes:
         """All counters, in the text format 0.0.4."""
         return generate_latest(self._registry)
-
-    def _counter(self, name: str, explanation: str, *labels: str) -> Counter:
-        return Counter(name, explanation, labels, registry=self._registry)
 
 
 class Rounds:
     """Takes a round's batch, closes the round, hands out its release: always the same one."""
 
     def __init__(self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger) -> None:
-        self._policy, self._key, self._ledger = policy, key, ledger
-        self._gate = Gate(policy, ledger)
+        self._policy, self._key, self._ledger, self._gate = policy, key, ledger, Gate(policy, ledger)
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refused = RareLog("refused")
         self.metrics = Metrics()
@@ -120,9 +115,11 @@ class Rounds:
         for reason, count in intake.refused.items():
             self.metrics.reports_refused.labels(reason).inc(count)
         self.metrics.intake_seconds.inc(time.perf_counter() - began)
-        self._check_cohort(intake)
+        users, needed = len(intake.senders), self._policy.smallest_cohort
+        if users < needed:
+            details = {"accepted": users, "needed": needed, **intake.refused}
+            raise RequestRefused(422, "cohort", f"{users} reports count, at least {needed} are needed", details)
         release = await self._charged(run, number, intake, digest.digest())
-        users = len(intake.senders)
         self.metrics.reports_accepted.inc(users)
         self.metrics.rounds_released.inc()
         seconds = round(time.perf_counter() - began, 3)
@@ -171,9 +168,3 @@ class Rounds:
             raise RequestRefused(404, "wrong-run", "the policy does not name this run")
         if not 1 <= number <= self._policy.rounds:
             raise RequestRefused(404, "wrong-round", f"a run has rounds 1 to {self._policy.rounds}")
-
-    def _check_cohort(self, intake: Intake) -> None:
-        accepted, needed = len(intake.senders), self._policy.smallest_cohort
-        if accepted < needed:
-            details = {"accepted": accepted, "needed": needed, **intake.refused}
-            raise RequestRefused(422, "cohort", f"{accepted} reports count, at least {needed} are needed", details)
