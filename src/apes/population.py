@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -179,7 +178,7 @@ class People:
             raise ParameterError(f"labels must be classes, got real-valued targets ({self._labels.dtype})")
         return int(self._labels.max()) + 1 if self._classes is None else self._classes
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """SHA-256 of everything the users hold, budgets included."""
         digest = hashlib.sha256()

@@ -131,6 +131,58 @@ class TestPeople:
         assert one.model_sha256 == other.model_sha256
         assert one.guarantee.epsilon == other.guarantee.epsilon
 
+    def test_a_model_that_changes_its_mind_about_its_size_is_charged_for_what_it_said_first(self, monkeypatch):
+        sizes = iter([83, 1, 1, 83])
+        monkeypatch.setattr(TwoLayers, "dimensions", property(lambda self: next(sizes, 83)))
+        try:
+            run = apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(rounds=1))
+            assert {exposure.charged for exposure in run.exposures} == {83}
+        except apes.ApesError:
+            pass
+
+    def test_a_model_that_writes_into_budgets_changes_no_noise(self):
+        class Greedy(TwoLayers):
+            def updates(self, weights, block):
+                block.budgets.setflags(write=True)
+                before = block.budgets.copy()
+                block.budgets[:] = 500.0
+                updates = super().updates(weights, block)
+                block.budgets[:] = before
+                return updates
+
+        people, plan = people_of(3), apes.Plan(rounds=1)
+        greedy, honest = (apes.train(kind(6, 8, 3), people, plan) for kind in (Greedy, TwoLayers))
+        assert greedy.model_sha256 == honest.model_sha256
+
+    def test_a_population_that_shuffles_budgets_between_looks(self):
+        class Fickle(Crowd):
+            looks = 0
+
+            @property
+            def budgets(self):
+                self.looks += 1
+                return self.own if self.looks % 2 else self.own[::-1]
+
+            @budgets.setter
+            def budgets(self, values):
+                self.own = values
+
+        fickle, honest = (kind(30, 5, 3, np.linspace(0.1, 3, 30)) for kind in (Fickle, Crowd))
+        fickle.looks = 0
+        one, other = (apes.train(TwoLayers(5, 6, 3), people, apes.Plan(rounds=2)) for people in (fickle, honest))
+        assert one.model_sha256 == other.model_sha256
+
+    @pytest.mark.parametrize("broken", [lambda o: o[::-1], lambda o: np.where(o == o[2], o[1], o)])
+    def test_offsets_that_do_not_rise(self, broken):
+        class Tangled(Crowd):
+            def block(self, start, stop):
+                block = super().block(start, stop)
+                inner = broken(block.offsets[1:-1])
+                return replace(block, offsets=np.concatenate([[0], inner, block.offsets[-1:]]))
+
+        with pytest.raises(apes.ParameterError, match=r"Tangled.block\(0, 30\) must have 31 offsets, rising"):
+            apes.train(TwoLayers(5, 6, 3), Tangled(30, 5, 3, np.full(30, 0.5)), apes.Plan(rounds=1))
+
     def test_a_block_that_does_not_fit(self):
         class Short(Crowd):
             def block(self, start, stop):

@@ -126,6 +126,36 @@ def test_an_accountant_belongs_to_one_run():
     assert accountant.rounds == 1
 
 
+def test_asking_about_one_form_does_not_change_what_another_costs():
+    budgets = np.full(200, 0.5)
+    asked, honest = (apes.Accountant(1e-5, expected_rounds=1) for _ in range(2))
+    asked.after(apes.Exposure(budgets, 1))
+    assert asked.charge(apes.Exposure(budgets, 1000)) == honest.charge(apes.Exposure(budgets, 1000))
+
+
+def test_what_was_charged_cannot_be_changed_afterwards(free):
+    for exposure in free[0].exposures:
+        with pytest.raises(ValueError, match="read-only"):
+            exposure.budgets[:] = 0.001
+
+
+@pytest.mark.parametrize("change", [{"mechanism": "laplace"}, {"sparsifier": "top-b"}, {"shuffled": False}])
+def test_only_what_is_proved_has_a_certificate(change):
+    with pytest.raises(apes.ParameterError, match="why_not_certified must say why"):
+        apes.Exposure(np.full(100, 0.5), 10, **change)
+    assert apes.Exposure(np.full(100, 0.5), 10, why_not_certified="unproved", **change).why_not_certified
+
+
+def test_top_b_cannot_be_resumed_as_certified():
+    plan = apes.Plan(framework="s-apes", rounds=2)
+    reached = []
+    apes.train(MODEL, people(), plan, after_round=reached.append)
+    assert reached[0].exposures[0].why_not_certified is not None
+    honest = apes.Exposure(np.full(600, 0.5), 12, round=1, clip=0.1, sparsifier="threshold")
+    with pytest.raises(apes.ParameterError, match="resume must be of rounds under these terms"):
+        apes.train(MODEL, people(), plan, resume=replace(reached[0], exposures=(honest,)))
+
+
 def test_what_is_not_certified_costs_infinitely_much():
     accountant = apes.Accountant(1e-5, expected_rounds=3, target=1e6)
     unproved = apes.Exposure(np.full(100, 0.5), 10, why_not_certified="nobody knows")
@@ -189,6 +219,25 @@ def test_a_resumed_run_refuses_budgets_that_changed_meanwhile(cli, killed_after,
     budgets.write_text("\n".join(["3.0"] * 300))
     resumed = json.loads(cli("train", "--resume", "run", "--json").stdout)
     assert resumed["certified"]["epsilon_by_round"] == whole["certified"]["epsilon_by_round"]
+
+
+def test_a_log_that_was_cut_is_refused(cli, tmp_path):
+    assert cli("train", "--users", 50, "--rounds", 2, "--out", "run").returncode == 0
+    log = tmp_path / "run" / "exposures.jsonl"
+    lines = log.read_text().splitlines()
+    for cut in (lines[:1], [], [line.replace('"charged": 7850', '"charged": 1') for line in lines]):
+        log.write_text("".join(line + "\n" for line in cut))
+        refused = cli("account", "--run", "run")
+        assert (refused.returncode, "not the whole log" in refused.stderr) == (2, True)
+    (tmp_path / "run" / "config.json").unlink()
+    assert "out must be a new folder" in cli("train", "--users", 50, "--out", "run").stderr
+    assert "users must be left out: a run has its own" in cli("account", "--run", "run", "--users", 5).stderr
+
+
+def test_a_target_out_of_reach_leaves_no_folder(cli, tmp_path):
+    refused = cli("train", "--users", 50, "--rounds", 2, "--target-epsilon", 0.01, "--out", "run")
+    assert (refused.returncode, "not even one round" in refused.stderr) == (2, True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_log_alone_gives_the_guarantee_again(cli, tmp_path):

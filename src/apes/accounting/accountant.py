@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from functools import cached_property
+from functools import cache
 
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import Composer
@@ -45,7 +45,9 @@ class Accountant:
         self.delta = check_delta(delta)
         self.target = None if target is None else positive("target_epsilon", target)
         self._expected = whole("expected_rounds", expected_rounds, 1)
-        self._colluders, self._victim = whole("colluders", colluders, 0), victim
+        self._colluders = whole("colluders", colluders, 0)
+        self._victim = None if victim is None else positive("victim", victim)
+        self._composer = cache(lambda uses: Composer(self.delta, uses * self._expected))
         self._exposures: list[Exposure] = []
         self._curves: dict[str, Ways] = {}
         self._rounds: Counter[str] = Counter()
@@ -112,12 +114,7 @@ class Accountant:
         name = _name(exposure)
         if name not in self._curves and exposure.why_not_certified is None:
             self._curves[name] = exposure.curves(self.delta, self._expected, self._colluders, self._victim)
-            self._uses = exposure.uses
         return self._rounds + Counter({name: rounds})
-
-    @cached_property
-    def _composers(self) -> list[Composer]:
-        return [Composer(self.delta, uses * self._expected) for uses in self._uses]
 
     def _epsilon(self, rounds: Counter[str]) -> float:
         if not rounds.keys() <= self._curves.keys():
@@ -126,12 +123,14 @@ class Accountant:
         if key not in self._known:
             ways = zip(*(self._curves[name] for name in rounds), strict=True)
             self._known[key] = min(
-                composer.epsilon([(curve, uses * n) for (curve, uses), n in zip(way, rounds.values(), strict=True)])
-                for composer, way in zip(self._composers, ways, strict=True)
+                self._composer(way[0][1]).epsilon(
+                    [(curve, uses * n) for (curve, uses), n in zip(way, rounds.values(), strict=True)]
+                )
+                for way in ways
             )
         return self._known[key]
 
 
 def _name(exposure: Exposure) -> str:
-    """Of the curves of an exposure; one that nothing is certified of shares none, whoever took part."""
-    return exposure.budgets_sha256 + (exposure.why_not_certified or "")
+    """Of the curves of an exposure: another form, or one without a certificate, has other curves."""
+    return f"{exposure.budgets_sha256} {exposure.form}"

@@ -59,8 +59,13 @@ class Exposure:
         check_levels(self.levels)
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
-        if not self.shuffled and self.why_not_certified is None:
-            raise ParameterError("why_not_certified must say why, where nothing is shuffled; got None")
+        whole("round", self.round, 0)
+        is_covered = self.shuffled is True and self.mechanism == "clip-laplace" and self.sparsifier != "top-b"
+        if not (is_covered if self.why_not_certified is None else self.why_not_certified):
+            said = f"certificates are for shuffled Clip-Laplace without top-b; got {self.why_not_certified!r}"
+            raise ParameterError(f"why_not_certified must say why: {said}")
+        # Accountants remember what a multiset of budgets costs.
+        self.budgets.setflags(write=False)
 
     @cached_property
     def budgets_sha256(self) -> str:
@@ -71,7 +76,7 @@ class Exposure:
     def form(self) -> tuple[object, ...]:
         """What all rounds of one run have in common."""
         sizes = (self.dimensions, self.charged, self.levels, self.top_b_first)
-        return (*sizes, self.mechanism, self.clip, self.sparsifier)
+        return (*sizes, self.mechanism, self.clip, self.sparsifier, self.shuffled, self.why_not_certified)
 
     @property
     def method(self) -> str:

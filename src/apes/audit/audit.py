@@ -24,7 +24,7 @@ from apes.analyzer.expected import law_at_zero, pooled_channel
 from apes.audit.attack import CONFIDENCE, Attack, audited_epsilon, error_rates
 from apes.checks import positive_array, whole
 from apes.errors import ProtocolError
-from apes.mathematics.blas import quiet_blas
+from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.levels import level_probabilities
 from apes.mathematics.randomness import SimulationSource
 from apes.mathematics.search import Progress

@@ -4,9 +4,12 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
+from click.core import ParameterSource
 
 from apes.accounting.account import Account, Question, account
+from apes.checks import unused
 from apes.cli import display, shared
 from apes.cli.train import certified
 from apes.training.run_folder import RunFolder
@@ -32,6 +35,9 @@ def account_command(
 ) -> None:
     """Say what is proved about the central privacy of a population, and what the literature would claim."""
     if run is not None:
+        asked = click.get_current_context()
+        given = {n: v for n, v in asked.params.items() if asked.get_parameter_source(n) is ParameterSource.COMMANDLINE}
+        unused({n: v for n, v in given.items() if n not in ("run", "as_json")}, "a run has its own")
         _account_of_run(run, as_json)
         return
     terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep)

@@ -39,7 +39,11 @@ def train_command(
     dataset = display.dataset(chosen.simulation, data_dir)
     # Everything that can be refused is refused before a folder is made.
     people, model = chosen.simulation.people(dataset), chosen.simulation.model(dataset)
-    folder = earlier if out is None else _new_folder(out, chosen, people.budgets.size, dataset.provenance)
+    terms = chosen.plan.terms
+    first = terms.exposure(1, terms.applied(people.budgets), model.dimensions)
+    folder = earlier
+    if out is not None and terms.accountant(people.budgets.size).allows(first):
+        folder = _new_folder(out, chosen, people.budgets.size, dataset.provenance)
     reached = None if folder is None else folder.load()
     began = time.perf_counter()
     done = 0 if reached is None else reached.rounds

@@ -39,19 +39,21 @@ class Client:
 
     def reports(self, weights: F32, block: UserBlock, source: SimulationSource) -> Iterator[Report]:
         """Yield a block's reports at the global model ``weights``, some coordinates at a time."""
+        # Before anybody's model runs, and on a copy: it may be a stranger's.
+        budgets = block.budgets.copy()
+        tables = self.randomizer.prepare(budgets)
         update = self._prepare(weights, block)
-        tables = self.randomizer.prepare(block.budgets)
         is_whole = self.sparsifier is not None and self.sparsifier.needs_whole_update
         count = 1 if is_whole else -(-weights.size // _COORDINATES_AT_ONCE)
         parts = list(pairwise(part * weights.size // count for part in range(count + 1)))
         # One piece of memory for all parts: fresh pages would cost more than the arithmetic on them saves.
-        scratch = np.empty(block.budgets.size * max(stop - start for start, stop in parts), dtype=np.float32)
+        scratch = np.empty(budgets.size * max(stop - start for start, stop in parts), dtype=np.float32)
         for start, stop in parts:
             place = Place(block.first_user, start)
             values = self.randomizer.draw(update.coordinates(start, stop, scratch), tables, place, source)
             if self.sparsifier is not None:
                 values = self.sparsifier.apply(values, tables, self.randomizer, place, source)
-            yield Report(values, block.budgets, block.first_user, start)
+            yield Report(values, budgets, block.first_user, start)
 
     def _prepare(self, weights: F32, block: UserBlock) -> PreparedUpdate:
         update = prepare_updates(self.model, weights, block, is_checked=self.checks_updates)

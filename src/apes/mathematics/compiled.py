@@ -4,9 +4,11 @@ Compiled functions release the interpreter lock, so that blocks of users run on 
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar, cast
 
 from numba import njit
+from threadpoolctl import threadpool_limits
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,3 +29,8 @@ def compiled_reordering(function: F) -> F:
 def inlined(function: F) -> F:
     """Compile a small function into its callers."""
     return cast(F, njit(inline="always", error_model="numpy")(function))
+
+
+def quiet_blas() -> AbstractContextManager[object]:
+    """Keep BLAS to one thread: with more, its sums come in another order, and they spin on the users' cores."""
+    return cast(AbstractContextManager[object], threadpool_limits(1, user_api="blas"))

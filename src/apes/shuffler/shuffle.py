@@ -119,7 +119,10 @@ class LevelCounter(Collector):
         self._counts.join(values)
 
     def _batch(self, budgets: F64) -> CountedBatch:
-        return CountedBatch(self._counts.total(), budgets)
+        counts = self._counts.total()
+        if (counts.sum(axis=1) != budgets.size).any():
+            raise ProtocolError(f"counts of a coordinate do not add up to the {budgets.size} users who reported")
+        return CountedBatch(counts, budgets)
 
 
 class Permuter(Collector):

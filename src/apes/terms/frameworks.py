@@ -1,7 +1,8 @@
 """The frameworks of the paper: which mechanism, shuffled or not, sparsified or not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from apes.terms.mechanism import Reports, clip_laplace, laplace, plain_updates
 
@@ -25,16 +26,18 @@ class Framework:
     sparsifier: str | None = None
 
 
-FRAMEWORKS = {
-    framework.name: framework
-    for framework in (
-        Framework("non-private", plain_updates),
-        Framework("ldp-min", laplace, smallest_budget_for_all=True),
-        Framework("pldp", laplace),
-        Framework("unis", laplace, shuffled=True),
-        Framework("apes", clip_laplace, shuffled=True),
-        Framework("s-apes", clip_laplace, shuffled=True, sparsifier="top-b"),
-        Framework("s-apes-threshold", clip_laplace, shuffled=True, sparsifier="threshold"),
-        Framework("s-apes-first", clip_laplace, shuffled=True, sparsifier="top-b-first"),
-    )
-}
+FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
+    {
+        framework.name: framework
+        for framework in (
+            Framework("non-private", plain_updates),
+            Framework("ldp-min", laplace, smallest_budget_for_all=True),
+            Framework("pldp", laplace),
+            Framework("unis", laplace, shuffled=True),
+            Framework("apes", clip_laplace, shuffled=True),
+            Framework("s-apes", clip_laplace, shuffled=True, sparsifier="top-b"),
+            Framework("s-apes-threshold", clip_laplace, shuffled=True, sparsifier="threshold"),
+            Framework("s-apes-first", clip_laplace, shuffled=True, sparsifier="top-b-first"),
+        )
+    }
+)

@@ -166,4 +166,4 @@ def _only(calibrator: Calibrator, why: str, calibration: str | None, thin: Spars
 
 
 def _digest(name: str, **choices: float | None) -> str:
-    return json.dumps([name, choices], sort_keys=True)
+    return json.dumps([name, choices], sort_keys=True, default=float)

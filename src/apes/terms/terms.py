@@ -101,7 +101,7 @@ class Terms:
         """SHA-256 of the terms with the model and the feature map (its digest): what reports are bound to."""
         choices = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "mechanism"}
         parts = ["apes terms 2", choices, self.reports.digest, model.digest, features]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=float).encode()).hexdigest()
 
     def applied(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
         """Budgets as the framework applies the users' own."""

@@ -10,7 +10,7 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import Guarantee
 from apes.checks import finite, positive_array, whole
 from apes.errors import ParameterError
-from apes.mathematics.blas import quiet_blas
+from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import PreparedUpdate, WholeUpdates
 from apes.population import Examples, People, UserBlock

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from apes.checks import whole
 from apes.client.client import Client
 from apes.errors import ParameterError
-from apes.mathematics.blas import quiet_blas
+from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import Batch
 from apes.models.model import Model
@@ -35,7 +35,7 @@ class Workers:
     Attributes:
         threads: Worker threads of this process, at least 1; by default one per core.
         executor: Runs the work instead: threads, processes, a cluster. What is submitted to it can be pickled if model
-            and population can.
+            and population can. It is trusted: it sees raw data.
         users_at_once: Users in a block, in [1, 65535].
     """
 
@@ -61,6 +61,7 @@ def run_round(
     population: Population,
     source: SimulationSource,
     *,
+    budgets: NDArray[np.float64] | None = None,
     workers: Workers | None = None,
     only_sums: bool = False,
 ) -> Batch:
@@ -72,12 +73,12 @@ def run_round(
         weights: The model as it is, flat.
         population: The users.
         source: The round's randomness.
+        budgets: What was charged, user by user; by default what the terms make of the population's.
         workers: Who does the work; by default a thread per core.
-        only_sums: Let the shuffler add continuous reports up instead of handing them over permuted. Calibration needs
-            no more, so the model is the same up to rounding, in less time and memory.
+        only_sums: Let the shuffler add continuous reports up: the same model up to rounding, in less time and memory.
     """
     workers = Workers() if workers is None else workers
-    budgets = terms.applied(population.budgets)
+    budgets = terms.applied(population.budgets) if budgets is None else budgets
     work = _Work(terms.client(model), population, budgets, weights.astype(np.float32), source)
     collector: Callable[[], Collector] = partial(
         terms.collector, budgets.size, model.dimensions, source, workers.count, only_sums=only_sums
@@ -112,14 +113,14 @@ class _Work:
     def _block(self, start: int, stop: int) -> UserBlock:
         """A block as the population hands it out, under the budgets that were charged, whatever it says itself."""
         block = self.population.block(start, stop)
-        offsets = np.asarray(block.offsets)
-        if offsets.shape != (stop - start + 1,) or offsets[0] != 0 or not len(block.features) == offsets[-1]:
-            name = type(self.population).__name__
+        offsets, rows = np.asarray(block.offsets), len(block.features)
+        is_rising = offsets.shape == (stop - start + 1,) and offsets[0] == 0 and (np.diff(offsets) > 0).all()
+        if not is_rising or not offsets[-1] == rows == len(block.labels):
             raise ParameterError(
-                f"{name}.block({start}, {stop}) must have {stop - start + 1} offsets from 0 to its number of rows, "
-                f"{len(block.features)}, got {offsets.shape} up to {offsets[-1] if offsets.size else None}"
+                f"{type(self.population).__name__}.block({start}, {stop}) must have {stop - start + 1} offsets, rising "
+                f"from 0 to its number of rows, {rows}, and as many labels, got {offsets} and {len(block.labels)}"
             )
-        return replace(block, first_user=start, budgets=self.budgets[start:stop])
+        return UserBlock(start, self.budgets[start:stop], block.features, block.labels, offsets)
 
 
 def _run_elsewhere(

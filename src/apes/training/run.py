@@ -14,7 +14,7 @@ from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerOptimizer, ServerState
 from apes.errors import ParameterError, ProtocolError
-from apes.mathematics.blas import quiet_blas
+from apes.mathematics.compiled import quiet_blas
 from apes.messages import Batch
 from apes.models.model import Model, check_model, evaluated
 from apes.population import Examples
@@ -103,16 +103,16 @@ class Run:
         self._calibrator = terms.calibrator(schedule.calibration)
         self._optimizers: dict[str, ServerOptimizer] = {}
         self.progress = Progress(identity, ServerState.start(check_model(model)))
+        # Read once: what is charged must not depend on when a stranger's model is asked.
+        self._dimensions = self.progress.state.weights.size
         self._charged: tuple[Exposure, float] | None = None
         if resume is not None:
             identity.check(resume.identity)
             if not len(resume.exposures) == resume.rounds == resume.state.step:
-                raise ParameterError(
-                    f"resume must have one exposure per round and step, got {len(resume.exposures)} exposures, "
-                    f"{resume.rounds} rounds and {resume.state.step} steps"
-                )
+                counts = f"{len(resume.exposures)}, {resume.rounds} and {resume.state.step}"
+                raise ParameterError(f"resume must have as many exposures as rounds and steps, got {counts}")
             for number, exposure in enumerate(resume.exposures, 1):
-                if exposure.form != terms.exposure(number, exposure.budgets, model.dimensions).form:
+                if exposure.form != terms.exposure(number, exposure.budgets, self._dimensions).form:
                     raise ParameterError(f"resume must be of rounds under these terms, got {exposure.form}")
                 self._accountant.charge(exposure)
             self.progress = resume
@@ -147,7 +147,10 @@ class Run:
         accuracy, loss = None, None
         with quiet_blas():
             optimizer = self._optimizer(exposure.budgets_sha256, budgets)
-            state = optimizer.apply(self.progress.state, self._calibrator.estimate(batch))
+            estimate = self._calibrator.estimate(batch)
+            if estimate.mean.shape != (self._dimensions,):
+                raise ProtocolError(f"the batch has {estimate.mean.shape} coordinates, {self._dimensions} were charged")
+            state = optimizer.apply(self.progress.state, estimate)
             if self._test is not None:
                 accuracy, loss = evaluated(self._model, optimizer.model(state), self._test)
         certified = epsilon if exposure.why_not_certified is None else None
@@ -161,7 +164,7 @@ class Run:
         return self._schedule.optimizer(1.0).model(self.progress.state)
 
     def _exposure(self, budgets: NDArray[np.float64]) -> Exposure:
-        return self._terms.exposure(self.progress.rounds + 1, budgets, self._model.dimensions)
+        return self._terms.exposure(self.progress.rounds + 1, budgets, self._dimensions)
 
     def _optimizer(self, name: str, budgets: NDArray[np.float64]) -> ServerOptimizer:
         """The optimizer for these participants; the default step depends on the noise of their reports."""

@@ -1,8 +1,8 @@
 """The folder of a run: configuration, checkpoint, metrics, exposures, model. Survives a kill at any moment.
 
-The checkpoint holds everything that was reached and is replaced in one step after every round; the line files beside
-it are written from it, so they never say more than it does. Budgets of participants lie beside it under their digest,
-so that what was certified can be computed again from the folder alone.
+The checkpoint holds everything that was reached and is replaced in one step after every round, once the log says what
+the round cost. Budgets of participants lie beside it under their digest, so that what was certified can be computed
+again from the folder alone.
 """
 
 import json
@@ -78,17 +78,18 @@ class RunFolder:
         return Progress(identity, state, metrics, exposures)
 
     def save(self, progress: Progress) -> None:
-        """Replace the checkpoint, then the line files that follow from it."""
+        """Replace the log and the metrics, then the checkpoint."""
         metrics = [asdict(entry) for entry in progress.metrics]
         exposures = [exposure.as_dict() for exposure in progress.exposures]
         header = {"identity": asdict(progress.identity), "metrics": metrics, "exposures": exposures}
         # Who took part must be known again after a crash, to charge for it; so it is kept before the round counts.
         for exposure in progress.exposures[-1:]:
             self._keep_budgets(exposure)
+        # The log before the checkpoint: after a crash it may say a round too many, which is done again, never too few.
+        for name, entries in ((_EXPOSURES, exposures), ("metrics.jsonl", metrics)):
+            write_bytes(self.path / name, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         write_whole(self.path / _CHECKPOINT, lambda file: np.savez(file, header=text, **vars(progress.state)))
-        for name, entries in (("metrics.jsonl", metrics), (_EXPOSURES, exposures)):
-            write_bytes(self.path / name, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
 
     def finish(self, weights: NDArray[np.float64] | None, summary: dict[str, Any]) -> None:
         """Write the model, if there is one, and the summary."""
@@ -105,6 +106,10 @@ class RunFolder:
             raise DataError(f"{self.path} has released nothing yet: there is no {_EXPOSURES}") from None
         except _UNREADABLE as error:
             raise DataError(f"{file} is not the log of a run: {error}") from None
+        reached = self.load()
+        known = () if reached is None else reached.exposures
+        if not exposures or [e.as_dict() for e in known] != [e.as_dict() for e in exposures[: len(known)]]:
+            raise DataError(f"{file} is not the whole log of this run: its checkpoint says {len(known)} rounds")
         accountant = Accountant(self.config["delta"], expected_rounds=self.config["rounds"])
         return [accountant.charge(exposure) for exposure in exposures], accountant.guarantee
 
@@ -132,7 +137,7 @@ class RunFolder:
 
 def check_new(path: Path) -> None:
     """Raise unless a new run can be started in this folder."""
-    if (path / _CONFIG).exists():
+    if any((path / name).exists() for name in (_CONFIG, _CHECKPOINT, _EXPOSURES)):
         raise ParameterError(f"out must be a new folder, got {str(path)!r}, which holds a run: --resume continues it")
     if path.exists() and not path.is_dir():
         raise ParameterError(f"out must be a folder, got the file {str(path)!r}")

@@ -75,9 +75,6 @@ def train(
         resume: Where to go on, from an earlier run with the same model, people and plan.
         after_round: Called after every round.
 
-    Returns:
-        The model with its guarantee.
-
     Raises:
         BudgetExceeded: If not even the first round keeps within the target.
         ParameterError: If something does not fit, or ``resume`` is of another run.
@@ -96,9 +93,11 @@ def train(
         run.charge(budgets)
         source = SimulationSource(plan.seed, run.progress.rounds + 1)
         weights = run.progress.state.weights
-        batch = run_round(plan.terms, model, weights, people, source, workers=workers, only_sums=only_sums)
+        batch = run_round(
+            plan.terms, model, weights, people, source, budgets=budgets, workers=workers, only_sums=only_sums
+        )
         run.conclude(batch, began)
         after_round(run.progress)
     if not run.progress.metrics:
-        raise BudgetExceeded("not even one round keeps within target_epsilon; see `apes account` for what it costs")
+        raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
     return TrainingResult(run.model(), run.guarantee, run.progress.metrics, run.progress.exposures, budgets)

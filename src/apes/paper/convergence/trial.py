@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from apes.budgets import make_budgets
 from apes.checks import whole, within
 from apes.errors import ParameterError
-from apes.mathematics.blas import quiet_blas
+from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.paper.convergence.bound import Assumptions, convergence_bound
 from apes.paper.convergence.calibration_error import CalibrationError, calibration_error

@@ -45,11 +45,7 @@ class ShufflerLedger:
             return [row[0] for row in self._database.execute("select release from rounds where run = ?", (run,))]
 
     def close_round(self, run: str, number: int, closed: Closed, senders: Iterable[bytes]) -> None:
-        """Close a round; when this returns, it is on the disk.
-
-        Raises:
-            sqlite3.Error: If it cannot be written, or the round is closed already; then nothing has changed.
-        """
+        """Close a round; when this returns, it is on the disk; a sqlite3.Error changes nothing."""
         participants = [(run, number, sender) for sender in sorted(senders)]
         with self._lock, self._database:
             self._database.execute("insert into rounds values (?, ?, ?, ?)", (run, number, *closed))
