@@ -43,7 +43,8 @@ def train_command(
     first = terms.exposure(1, terms.applied(people.budgets), model.dimensions)
     folder = earlier
     if out is not None and terms.accountant(people.budgets.size).allows(first):
-        folder = _new_folder(out, chosen, people.budgets.size, dataset.provenance)
+        delta = terms.central_delta(people.budgets.size)
+        folder = RunFolder.create(out, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=dataset.provenance)
     reached = None if folder is None else folder.load()
     began = time.perf_counter()
     done = 0 if reached is None else reached.rounds
@@ -65,12 +66,6 @@ def train_command(
         draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
     display.summary(summary)
     shared.tell(summary, as_json)
-
-
-def _new_folder(path: Path, chosen: Choices, users: int, data: str) -> RunFolder:
-    terms = chosen.plan.terms
-    delta = terms.central_delta(users)
-    return RunFolder.create(path, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=data)
 
 
 def certified(guarantee: Guarantee, by_round: list[float] | list[float | None]) -> dict[str, Any]:

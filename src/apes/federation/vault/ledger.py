@@ -77,7 +77,7 @@ class VaultLedger:
         return np.array([local_epsilon(rounds) for rounds in spending])
 
     def record(self, run: str, number: int, answer: bytes, costs: dict[int, float]) -> None:
-        """Record an answer and what it costs each user in it, on the disk when this returns; an error changes nothing."""
+        """Record an answer and what it costs each user in it, on the disk on return; an error changes nothing."""
         charge = "insert into spent values (?, ?, 1) on conflict (user, epsilon) do update set rounds = rounds + 1"
         with self._database:
             self._database.execute("insert into answers values (?, ?, ?)", (run, number, answer))
