@@ -1,8 +1,9 @@
 """Certified guarantees: the answer of the accountant, with what it is about."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
@@ -47,6 +48,13 @@ class Guarantee:
         """
         own = min(self.epsilon, self.account(positive("budget", budget)))
         return replace(self, epsilon=own, lower=0.0, account=lambda other: own if other <= budget else math.inf)
+
+    def as_dict(self, by_round: Sequence[float | None]) -> dict[str, Any]:
+        """The guarantee of a run as plain values, with epsilon after each round; or why there is none."""
+        why = self.why_not_certified
+        figures = {"epsilon": None if why else self.epsilon, "epsilon_by_round": None if why else list(by_round)}
+        public = {"delta": self.delta, "neighbours": self.neighbours, "level": "user, all coordinates of all rounds"}
+        return {**figures, **public, "why": why}
 
     def __str__(self) -> str:
         if self.why_not_certified is not None:

@@ -11,7 +11,6 @@ from click.core import ParameterSource
 from apes.accounting.account import Account, Question, account
 from apes.checks import unused
 from apes.cli import display, shared
-from apes.cli.train import certified
 from apes.training.run_folder import RunFolder
 
 
@@ -59,7 +58,7 @@ def _account_of_run(path: Path, as_json: bool) -> None:
     with display.working() as show:
         show("certifying the run again")
         by_round, guarantee = RunFolder.open(path).recertify()
-    answer = {"run": str(path), "rounds": len(by_round), "certified": certified(guarantee, by_round)}
+    answer = {"run": str(path), "rounds": len(by_round), "certified": guarantee.as_dict(by_round)}
     shared.tell(answer, as_json, f"{path}: {len(by_round)} rounds; {guarantee}")
 
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from apes.accounting.guarantee import Guarantee
 from apes.cli import display, shared
 from apes.cli.options import Choices, make_choices, with_choices
 from apes.errors import ParameterError
+from apes.population import People
 from apes.storage.version import __version__
 from apes.training.round import Workers
 from apes.training.run import Progress
@@ -39,12 +39,7 @@ def train_command(
     dataset = display.dataset(chosen.simulation, data_dir)
     # Everything that can be refused is refused before a folder is made.
     people, model = chosen.simulation.people(dataset), chosen.simulation.model(dataset)
-    terms = chosen.plan.terms
-    first = terms.exposure(1, terms.applied(people.budgets), model.dimensions)
-    folder = earlier
-    if out is not None and terms.accountant(people.budgets.size).allows(first):
-        delta = terms.central_delta(people.budgets.size)
-        folder = RunFolder.create(out, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=dataset.provenance)
+    folder = earlier if out is None else _new_folder(out, chosen, people, model.dimensions, dataset.provenance)
     reached = None if folder is None else folder.load()
     began = time.perf_counter()
     done = 0 if reached is None else reached.rounds
@@ -68,17 +63,13 @@ def train_command(
     shared.tell(summary, as_json)
 
 
-def certified(guarantee: Guarantee, by_round: list[float] | list[float | None]) -> dict[str, Any]:
-    """The central guarantee of a run as plain values, or why there is none."""
-    why = guarantee.why_not_certified
-    return {
-        "epsilon": guarantee.epsilon if why is None else None,
-        "delta": guarantee.delta,
-        "epsilon_by_round": by_round if why is None else None,
-        "neighbours": guarantee.neighbours,
-        "level": "user, all coordinates of all rounds",
-        "why": why,
-    }
+def _new_folder(path: Path, chosen: Choices, people: People, dimensions: int, data: str) -> RunFolder | None:
+    """A folder for the run, or None if not even its first round keeps within the target."""
+    terms, users = chosen.plan.terms, people.budgets.size
+    if not terms.accountant(users).allows(terms.exposure(1, terms.applied(people.budgets), dimensions)):
+        return None
+    delta = terms.central_delta(users)
+    return RunFolder.create(path, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=data)
 
 
 def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[str, Any]:
@@ -88,7 +79,7 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
     exposure, last = result.exposures[-1], result.metrics[-1]
     noise = plan.terms.calibrator(plan.calibration).standard_error(result.budgets)
     optimizer = plan.schedule.optimizer(noise, is_difference=simulation.update == "fedprox")
-    proved = certified(result.guarantee, [entry.epsilon for entry in result.metrics])
+    proved = result.guarantee.as_dict([entry.epsilon for entry in result.metrics])
     if proved["epsilon"] is not None:
         # Two of many: the cautious and the bold; others lie between.
         proved["by_budget"] = [{"budget": e, "epsilon": result.guarantee.of(e).epsilon} for e in (low, high)]

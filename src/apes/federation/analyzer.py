@@ -105,19 +105,12 @@ class AnalyzerRun:
             summary["refused"] = f"not even one round keeps within target_epsilon: {self._refused}"
             self._folder.finish(None, summary)
             return
-        guarantee = self._run.guarantee
         summary |= {
             "participants_by_round": [exposure.budgets.size for exposure in self.progress.exposures],
             "accuracy": metrics[-1].accuracy,
             "loss": metrics[-1].loss,
             "accuracy_by_round": [entry.accuracy for entry in metrics],
-            "certified": {
-                "epsilon": guarantee.epsilon,
-                "delta": guarantee.delta,
-                "epsilon_by_round": [entry.epsilon for entry in metrics],
-                "neighbours": guarantee.neighbours,
-                "level": "user, all coordinates of all rounds, from those who took part",
-            },
+            "certified": self._run.guarantee.as_dict([entry.epsilon for entry in metrics]),
         }
         self._folder.finish(self._run.model(), summary)
 
