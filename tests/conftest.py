@@ -16,6 +16,25 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+# Files most of whose tests train, certify at length, start processes or compare many draws.
+SLOW = """accounting/test_account accounting/test_accountant accounting/test_certificate accounting/test_composition
+accounting/test_counterexample accounting/test_lower accounting/test_planner accounting/test_published
+accounting/test_random_b accounting/test_top_b_first analyzer/test_calibrator audit cli client/test_coded_draw
+client/test_continuous_draw client/test_device_client client/test_device_draw client/test_sparsifier data/test_digits
+data/test_sources federation mathematics/test_laws mathematics/test_thresholds paper run terms/test_level_choice
+test_readme training/test_train""".split()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow files."""
+    for item in items:
+        name = (
+            str(item.path.relative_to(Path(__file__).parent)) if item.path.is_relative_to(Path(__file__).parent) else ""
+        )
+        if any(name.startswith(slow) for slow in SLOW):
+            item.add_marker(pytest.mark.slow)
+
+
 def mnist_folder() -> Path | None:
     named = os.environ.get("APES_MNIST_DIR")
     folder = Path(named) if named else Path(__file__).parents[2] / "shared" / "data" / "mnist"

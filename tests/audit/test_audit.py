@@ -273,7 +273,7 @@ def test_the_result_says_what_was_asked():
     assert (result.trials, result.dimensions, result.delta, result.confidence) == (2000, 3, 1e-5, 0.999)
     assert seen == sorted(seen)
     assert seen[-1] == (12_000, 12_000)
-    assert dataclasses.asdict(result)["passed"] is True
+    assert result.passed is True
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from apes.analyzer.calibrator import ContinuousInverse
 from apes.analyzer.expected import continuous_response
-from apes.cli import converge as cli_convergence
 from apes.cli.main import app
 from apes.errors import ParameterError, RegimeError
 from apes.mathematics.laws import ClipLaplace
@@ -210,7 +209,7 @@ def test_command_fails_loudly_if_the_bound_is_exceeded(monkeypatch):
     def lowered(trial, progress):
         return replace(run_trial(trial), bound=np.zeros(trial.rounds + 1))
 
-    monkeypatch.setattr(cli_convergence, "run_trial", lowered)
+    monkeypatch.setattr("apes.paper.convergence.trial.run_trial", lowered)
     done = CliRunner().invoke(app, SMALL)
     assert done.exit_code == 1
     assert "BOUND EXCEEDED" in done.output

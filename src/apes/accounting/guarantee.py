@@ -93,7 +93,7 @@ def certify(
         For any two datasets that differ in one user's data and any set of outcomes S of the shuffler,
         P(S) <= exp(epsilon) P'(S) + delta (docs/proofs.md).
 
-    >>> certify(np.full(1000, 0.5), delta=1e-6).epsilon < 0.04
+    >>> certify([0.5] * 1000, delta=1e-6).epsilon < 0.04
     True
     """
     return certify_rounds(Exposure(budgets, dimensions, levels, top_b_first), delta, rounds, colluders)

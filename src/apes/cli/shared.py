@@ -14,7 +14,7 @@ from apes.errors import ApesError, ParameterError
 from apes.terms.terms import Terms
 
 P = ParamSpec("P")
-_OF_EXTRAS = ("fastapi", "flwr", "httpx", "starlette", "uvicorn")
+_OF_EXTRAS = ("fastapi", "flwr", "httpx", "prometheus_client", "psutil", "starlette", "uvicorn")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; all else goes to stderr.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with the data set's files.")]

@@ -45,6 +45,7 @@ class Purpose(IntEnum):
 
 
 @inlined
+# parameters: the counter's four words and the key's two.
 def philox(c0: Word, c1: Word, c2: Word, c3: Word, k0: Word, k1: Word) -> tuple[Word, Word, Word, Word]:
     """Philox4x32-10: four 32-bit words, held in 64-bit ones, from a 128-bit counter and a 64-bit key.
 
