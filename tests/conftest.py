@@ -12,8 +12,8 @@ from apes.data.digits import make_digits
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores: the tests of the federation wait for other processes most of the time."""
-    return (os.cpu_count() or 1) + 1
+    """Two workers more than cores: the tests of the federation wait for other processes most of the time."""
+    return (os.cpu_count() or 1) + 2
 
 
 # Files most of whose tests train, certify at length, start processes or compare many draws.
@@ -26,13 +26,17 @@ test_readme training/test_train""".split()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of slow files."""
+    """Mark the tests of slow files and begin with them, those that wait longest first: none is left for last."""
+    here = Path(__file__).parent
+
+    def rank(item: pytest.Item) -> int:
+        name = str(item.path.relative_to(here)) if item.path.is_relative_to(here) else ""
+        return 0 if name.startswith(("federation", "paper")) else 1 if name.startswith(tuple(SLOW)) else 2
+
     for item in items:
-        name = (
-            str(item.path.relative_to(Path(__file__).parent)) if item.path.is_relative_to(Path(__file__).parent) else ""
-        )
-        if any(name.startswith(slow) for slow in SLOW):
+        if rank(item) < 2:
             item.add_marker(pytest.mark.slow)
+    items.sort(key=rank)
 
 
 def mnist_folder() -> Path | None:

@@ -1,7 +1,6 @@
 """The whole flow: every framework trains, and the same seed gives the same model whatever the machine does."""
 
 import dataclasses
-import os
 
 import numpy as np
 import pytest
@@ -108,7 +107,6 @@ def test_a_diverging_model_is_an_error_not_a_release(small_digits):
 
 @pytest.mark.slow
 @pytest.mark.mnist
-@pytest.mark.skipif(os.environ.get("CI") == "true", reason="a minute of training; run by hand, see README")
 def test_mnist_at_the_papers_scale(mnist):
     apes, free = (trained(mnist, Plan(framework=name), Simulation()).accuracy for name in ("apes", "non-private"))
     assert apes >= 0.88
