@@ -213,7 +213,7 @@ def test_full_disk_keeps_the_last_checkpoint(apes, tmp_path):
     assert "apes: " in done.stderr.splitlines()[-1]
     left = {file.name for file in contents(tmp_path / "run") if file.parent.name == "run"}
     # The configuration, and what the round was charged for; no checkpoint, nothing half-written.
-    assert left == {"config.json", "exposures.jsonl", "metrics.jsonl"}
+    assert left == {"config.json", "exposures.jsonl"}
 
 
 def _no_large_files():

@@ -341,7 +341,7 @@ def next_round(trial):
 
 def wait_for_rounds(trial, count):
     """Wait until so many rounds are over and written down whole; return their metrics."""
-    events = trial.layout.analyzer / "run" / "exposures.jsonl"
+    events = trial.layout.analyzer / "run" / "metrics.jsonl"
     wait(f"round {count}", lambda: events.exists() and len(events.read_text().splitlines()) >= count)
     return trial.metrics()[:count]
 

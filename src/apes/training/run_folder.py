@@ -78,7 +78,7 @@ class RunFolder:
         return Progress(identity, state, metrics, exposures)
 
     def save(self, progress: Progress) -> None:
-        """Replace the log and the metrics, then the checkpoint."""
+        """Replace the log, then the checkpoint, then the metrics."""
         metrics = [asdict(entry) for entry in progress.metrics]
         exposures = [exposure.as_dict() for exposure in progress.exposures]
         header = {"identity": asdict(progress.identity), "metrics": metrics, "exposures": exposures}
@@ -86,10 +86,13 @@ class RunFolder:
         for exposure in progress.exposures[-1:]:
             self._keep_budgets(exposure)
         # The log before the checkpoint: after a crash it may say a round too many, which is done again, never too few.
-        for name, entries in ((_EXPOSURES, exposures), ("metrics.jsonl", metrics)):
-            write_bytes(self.path / name, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
+        self._write_lines(_EXPOSURES, exposures)
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         write_whole(self.path / _CHECKPOINT, lambda file: np.savez(file, header=text, **vars(progress.state)))
+        self._write_lines("metrics.jsonl", metrics)
+
+    def _write_lines(self, name: str, entries: list[dict[str, Any]]) -> None:
+        write_bytes(self.path / name, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
 
     def finish(self, weights: NDArray[np.float64] | None, summary: dict[str, Any]) -> None:
         """Write the model, if there is one, and the summary."""
