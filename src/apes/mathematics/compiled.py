@@ -5,10 +5,11 @@ Compiled functions release the interpreter lock, so that blocks of users run on 
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from numba import njit
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,4 +34,8 @@ def inlined(function: F) -> F:
 
 def quiet_blas() -> AbstractContextManager[object]:
     """Keep BLAS to one thread: with more, its sums come in another order, and they spin on the users' cores."""
-    return cast(AbstractContextManager[object], threadpool_limits(1, user_api="blas"))
+    return cast(AbstractContextManager[object], _libraries().limit(limits=1, user_api="blas"))
+
+
+# Looking for them takes two milliseconds.
+_libraries = cache(ThreadpoolController)

@@ -116,13 +116,12 @@ class LevelCounter(Collector):
         return self._counts.total()
 
     def _join(self, values: I64, new: Bools) -> None:
+        if (values.sum(axis=1) != new.sum()).any():
+            raise ProtocolError(f"counts of a part do not add up to the {new.sum()} users who reported it")
         self._counts.join(values)
 
     def _batch(self, budgets: F64) -> CountedBatch:
-        counts = self._counts.total()
-        if (counts.sum(axis=1) != budgets.size).any():
-            raise ProtocolError(f"counts of a coordinate do not add up to the {budgets.size} users who reported")
-        return CountedBatch(counts, budgets)
+        return CountedBatch(self._counts.total(), budgets)
 
 
 class Permuter(Collector):
