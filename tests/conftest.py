@@ -17,12 +17,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 # Files most of whose tests train, certify at length, start processes or compare many draws.
-SLOW = """accounting/test_account accounting/test_accountant accounting/test_certificate accounting/test_composition
-accounting/test_counterexample accounting/test_lower accounting/test_planner accounting/test_published
-accounting/test_random_b accounting/test_top_b_first analyzer/test_calibrator audit cli client/test_coded_draw
-client/test_continuous_draw client/test_device_client client/test_device_draw client/test_sparsifier data/test_digits
-data/test_sources federation mathematics/test_laws mathematics/test_thresholds paper run terms/test_level_choice
-test_readme training/test_train""".split()
+SLOW = """accounting analyzer/test_calibrator audit cli client data doors federation mathematics/test_laws
+mathematics/test_thresholds paper run shuffler/test_shuffle terms/test_level_choice test_readme training""".split()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
