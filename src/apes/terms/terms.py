@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
@@ -103,10 +103,10 @@ class Terms:
         parts = ["apes terms 2", choices, self.reports.digest, model.digest, features]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=float).encode()).hexdigest()
 
-    def applied(self, budgets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Budgets as the framework applies the users' own."""
-        budgets = positive_array("budgets", budgets)
-        return np.full_like(budgets, budgets.min()) if self.kind.smallest_budget_for_all else budgets
+    def applied(self, budgets: ArrayLike) -> NDArray[np.float64]:
+        """Budgets, checked, as the framework applies the users' own."""
+        own = positive_array("budgets", budgets)
+        return np.full_like(own, own.min()) if self.kind.smallest_budget_for_all else own
 
     def client(self, model: Model) -> Client:
         """What every simulated user runs."""

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import Guarantee
-from apes.checks import finite, positive_array, whole
+from apes.checks import finite, whole
 from apes.errors import ParameterError
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
@@ -70,7 +70,7 @@ class PrivateMean:
             got = f"{rows.dtype} {rows.shape}"
             raise ParameterError(f"updates must be users x {self._model.dimensions} numbers, got {got}")
         finite("updates", rows)
-        own = self._terms.applied(positive_array("budgets", budgets))
+        own = self._terms.applied(budgets)
         if own.shape != rows.shape[:1]:
             raise ParameterError(f"budgets must have one entry per row of updates, {rows.shape[0]}, got {own.size}")
         people = People(rows, np.zeros(own.size, dtype=np.uint8), np.arange(own.size + 1), own)
@@ -79,7 +79,9 @@ class PrivateMean:
         number = self._accountant.rounds + 1
         self._accountant.charge(self._terms.exposure(number, own, self._model.dimensions))
         source = SimulationSource(self._seed, number)
-        batch = run_round(self._terms, self._model, self._model.start(), people, source, workers=self._workers)
+        batch = run_round(
+            self._terms, self._model, self._model.start(), people, source, budgets=own, workers=self._workers
+        )
         with quiet_blas():
             return self._calibrator.estimate(batch).mean
 
