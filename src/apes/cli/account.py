@@ -4,9 +4,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
-from click.core import ParameterSource
 
 from apes.accounting.account import Account, Question, account
 from apes.checks import unused
@@ -16,6 +14,7 @@ from apes.training.run_folder import RunFolder
 
 # parameters: one per option, as typer wants it.
 def account_command(
+    asked: typer.Context,
     budgets: shared.Budgets = "uniform2",
     users: shared.Users = 10_000,
     dimensions: shared.Dimensions = 7850,
@@ -34,9 +33,10 @@ def account_command(
 ) -> None:
     """Say what is proved about the central privacy of a population, and what the literature would claim."""
     if run is not None:
-        asked = click.get_current_context()
-        given = {n: v for n, v in asked.params.items() if asked.get_parameter_source(n) is ParameterSource.COMMANDLINE}
-        unused({n: v for n, v in given.items() if n not in ("run", "as_json")}, "a run has its own")
+        # By name: the enumeration is click's or typer's own, according to typer's version.
+        sources = {name: asked.get_parameter_source(name) for name in asked.params if name not in ("run", "as_json")}
+        given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+        unused({name: asked.params[name] for name in given}, "a run has its own")
         _account_of_run(run, as_json)
         return
     terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep)
