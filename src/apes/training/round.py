@@ -114,7 +114,7 @@ class _Work:
         """A block as the population hands it out, under the budgets that were charged, whatever it says itself."""
         block = self.population.block(start, stop)
         offsets, rows = np.asarray(block.offsets), len(block.features)
-        is_rising = offsets.shape == (stop - start + 1,) and offsets[0] == 0 and (np.diff(offsets) > 0).all()
+        is_rising = offsets.shape == (stop - start + 1,) and offsets[0] == 0 and (offsets[1:] > offsets[:-1]).all()
         if not is_rising or not offsets[-1] == rows == len(block.labels):
             raise ParameterError(
                 f"{type(self.population).__name__}.block({start}, {stop}) must have {stop - start + 1} offsets, rising "
