@@ -1,6 +1,7 @@
 """Shared fixtures: small data sets that train in a moment, and MNIST where it is at hand."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if rank(item) < 2:
             item.add_marker(pytest.mark.slow)
     items.sort(key=rank)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One cache for all workers and what they start; two that make the digits at once write the same file, whole."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("APES_CACHE", str(folder))
+        yield folder
 
 
 def mnist_folder() -> Path | None:

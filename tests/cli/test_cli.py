@@ -25,38 +25,30 @@ TRAIN = ["train", "--users", "300", "--rounds", "4", "--seed", "3"]
 shares_a_run = pytest.mark.xdist_group("finished-run")
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory, worker_id):
-    """One cache for all workers; two that make the digits at once write the same file, whole."""
-    base = tmp_path_factory.getbasetemp()
-    return (base if worker_id == "master" else base.parent) / "cli-cache"
-
-
-def run_apes(cache, folder, *arguments, **options):
-    environment = dict(os.environ, APES_CACHE=str(cache), COLUMNS="200")
+def run_apes(folder, *arguments, **options):
+    environment = dict(os.environ, COLUMNS="200")
     command = [sys.executable, "-m", "apes", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, **options)
 
 
 @pytest.fixture
-def apes(cache, tmp_path):
+def apes(tmp_path):
     """Run a command in a process of its own."""
-    return lambda *arguments, **options: run_apes(cache, tmp_path, *arguments, **options)
+    return lambda *arguments, **options: run_apes(tmp_path, *arguments, **options)
 
 
 @pytest.fixture
-def apes_here(cache, tmp_path, monkeypatch):
+def apes_here(tmp_path, monkeypatch):
     """Run a command in this process."""
-    monkeypatch.setenv("APES_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
-def finished(cache, tmp_path_factory):
+def finished(tmp_path_factory):
     """A run that is done: what its process said, and its folder, of which tests take copies."""
     folder = tmp_path_factory.mktemp("finished")
-    return run_apes(cache, folder, *TRAIN, "--out", "run", "--json"), folder / "run"
+    return run_apes(folder, *TRAIN, "--out", "run", "--json"), folder / "run"
 
 
 def model(folder):
@@ -108,10 +100,10 @@ def test_out_that_holds_a_run_is_left_alone(apes, finished, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_run_resumes_to_the_same_model(apes, cache, tmp_path):
+def test_killed_run_resumes_to_the_same_model(apes, tmp_path):
     long = ["train", "--users", "2000", "--rounds", "16", "--seed", "3"]
     assert apes(*long, "--out", "whole").returncode == 0
-    environment = dict(os.environ, APES_CACHE=str(cache))
+    environment = dict(os.environ)
     command = [sys.executable, "-m", "apes", *long, "--out", "killed"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
     metrics = tmp_path / "killed" / "metrics.jsonl"

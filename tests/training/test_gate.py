@@ -1,7 +1,6 @@
 """The gate of a run cannot be forgotten: targets, resumed runs, accounts; from outside, as a stranger would."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -9,8 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import apes
+from apes.cli.main import app
 
 DATA = np.random.default_rng(1).random((600, 5), dtype=np.float32)
 LABELS = (DATA[:, 0] > 0.5).astype(int)
@@ -167,38 +168,25 @@ def test_what_is_not_certified_costs_infinitely_much():
 
 
 @pytest.fixture
-def started(tmp_path, tmp_path_factory):
-    environment = dict(os.environ, APES_CACHE=str(tmp_path_factory.getbasetemp() / "gate-cache"), COLUMNS="200")
-
-    def start(*arguments):
-        command = [sys.executable, "-m", "apes", *map(str, arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, text=True, env=environment, cwd=tmp_path, **pipes)
-
-    return start
+def cli(tmp_path, monkeypatch):
+    """Run a command in this process: a start takes seconds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
-def cli(started):
-    def run(*arguments):
-        process = started(*arguments)
-        stdout, stderr = process.communicate()
-        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
-
-    return run
-
-
-@pytest.fixture
-def killed_after(started, tmp_path):
+def killed_after(tmp_path):
     """Kill a run in the folder ``run`` once so many rounds are over; the last is never among them."""
 
     def kill(rounds, *arguments):
-        process, metrics = started(*arguments), tmp_path / "run" / "metrics.jsonl"
+        command = [sys.executable, "-m", "apes", *map(str, arguments)]
+        process, metrics = subprocess.Popen(command, cwd=tmp_path), tmp_path / "run" / "metrics.jsonl"
         while not metrics.exists() or len(metrics.read_text().splitlines()) < rounds:
-            assert process.poll() is None, process.stderr.read()
+            assert process.poll() is None
             time.sleep(0.005)
         process.kill()
-        process.communicate()
+        process.wait()
 
     return kill
 
@@ -213,7 +201,7 @@ def test_a_resumed_run_refuses_budgets_that_changed_meanwhile(cli, killed_after,
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     budgets.write_text("\n".join(["0.1"] * 300))
     refused = cli("train", "--resume", "run")
-    assert (refused.returncode, refused.stdout) == (2, "")
+    assert (refused.exit_code, refused.stdout) == (2, "")
     assert "resume must be of the same people (data or budgets)" in refused.stderr
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
     budgets.write_text("\n".join(["3.0"] * 300))
@@ -222,13 +210,13 @@ def test_a_resumed_run_refuses_budgets_that_changed_meanwhile(cli, killed_after,
 
 
 def test_a_log_that_was_cut_is_refused(cli, tmp_path):
-    assert cli("train", "--users", 50, "--rounds", 2, "--out", "run").returncode == 0
+    assert cli("train", "--users", 50, "--rounds", 2, "--out", "run").exit_code == 0
     log = tmp_path / "run" / "exposures.jsonl"
     lines = log.read_text().splitlines()
     for cut in (lines[:1], [], [line.replace('"charged": 7850', '"charged": 1') for line in lines]):
         log.write_text("".join(line + "\n" for line in cut))
         refused = cli("account", "--run", "run")
-        assert (refused.returncode, "not the whole log" in refused.stderr) == (2, True)
+        assert (refused.exit_code, "not the whole log" in refused.stderr) == (2, True)
     (tmp_path / "run" / "config.json").unlink()
     assert "out must be a new folder" in cli("train", "--users", 50, "--out", "run").stderr
     assert "users must be left out: a run has its own" in cli("account", "--run", "run", "--users", 5).stderr
@@ -236,7 +224,7 @@ def test_a_log_that_was_cut_is_refused(cli, tmp_path):
 
 def test_a_target_out_of_reach_leaves_no_folder(cli, tmp_path):
     refused = cli("train", "--users", 50, "--rounds", 2, "--target-epsilon", 0.01, "--out", "run")
-    assert (refused.returncode, "not even one round" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "not even one round" in refused.stderr) == (2, True)
     assert not (tmp_path / "run").exists()
 
 
@@ -251,7 +239,7 @@ def test_the_log_alone_gives_the_guarantee_again(cli, tmp_path):
     budgets = next((tmp_path / "run" / "budgets").iterdir())
     np.save(budgets, np.full(200, 0.01))
     forged = cli("account", "--run", "run")
-    assert forged.returncode == 2
+    assert forged.exit_code == 2
     assert "other budgets than those that were kept" in forged.stderr
 
 
@@ -269,7 +257,7 @@ def test_the_log_alone_gives_the_guarantee_again(cli, tmp_path):
 )
 def test_a_failed_start_leaves_nothing(cli, tmp_path, options, said):
     failed = cli("train", *options, "--rounds", 1, "--out", "run")
-    assert failed.returncode == 2
+    assert failed.exit_code == 2
     assert said in failed.stderr
     assert not (tmp_path / "run").exists()
-    assert cli("train", "--users", 50, "--rounds", 1, "--out", "run").returncode == 0
+    assert cli("train", "--users", 50, "--rounds", 1, "--out", "run").exit_code == 0
