@@ -10,6 +10,8 @@ from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
 from apes.population import Examples, UserBlock
 
+_FLOATS = "float32", "float64"
+
 
 class Model(Protocol):
     """A model as a flat vector of d numbers, and what users' data says about it.
@@ -58,15 +60,41 @@ def prepare_updates(model: Model, weights: F32, block: UserBlock, *, is_checked:
 
     If checked, NaN and infinities are errors here. On a device they must not show, and are replaced later.
     """
+    # Before the model runs, which might change the block.
+    name, shape = type(model).__name__, (block.budgets.size, weights.size)
     prepare = getattr(model, "prepare", None)
     if prepare is not None:
-        prepared: PreparedUpdate = prepare(weights, block)
-        return prepared
-    name, updates = f"{type(model).__name__}.updates", model.updates(weights, block)
-    _check_floats(name, updates, (block.budgets.size, weights.size))
+        prepared = prepare(weights, block)
+        if not hasattr(prepared, "coordinates"):
+            raise ParameterError(f"{name}.prepare must return a PreparedUpdate, got {type(prepared).__name__}")
+        return _Checked(prepared, f"{name}.prepare", shape[0])
+    updates = model.updates(weights, block)
+    _check_floats(f"{name}.updates", updates, shape)
+    with np.errstate(over="ignore"):
+        updates = np.ascontiguousarray(updates, dtype=np.float32)
     if is_checked:
-        finite(name, updates)
-    return WholeUpdates(np.ascontiguousarray(updates, dtype=np.float32))
+        finite(f"{name}.updates", updates)
+    return WholeUpdates(updates)
+
+
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    """What a model's fast road writes out, as the compiled loops take it without looking: our own memory, float32."""
+
+    update: PreparedUpdate
+    name: str
+    users: int
+
+    def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
+        """Coordinates start .. stop - 1 of every user, in scratch: written there, or copied."""
+        values = self.update.coordinates(start, stop, scratch)
+        shape = self.users, stop - start
+        _check_floats(self.name, values, shape, ("float32",))
+        if values.base is scratch and values.flags.carray:
+            return values
+        out = scratch[: values.size].reshape(shape)
+        out[:] = values
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +133,10 @@ def evaluated(model: Model, weights: F64, examples: Examples) -> tuple[float | N
         raise ParameterError(said) from None
 
 
-def _check_floats(name: str, values: F32 | F64, shape: tuple[int, ...]) -> None:
-    if not isinstance(values, np.ndarray) or values.dtype not in (np.float32, np.float64):
-        kind = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
-        raise ParameterError(f"{name} must be an array of float32 or float64, got {kind}")
+def _check_floats(name: str, values: F32 | F64, shape: tuple[int, ...], kinds: tuple[str, ...] = _FLOATS) -> None:
+    # A subclass (a masked array, say) may say one thing and hold another.
+    if type(values) is not np.ndarray or values.dtype not in kinds:
+        kind = values.dtype if type(values) is np.ndarray else type(values).__name__
+        raise ParameterError(f"{name} must be an array of {' or '.join(kinds)}, got {kind}")
     if values.shape != shape:
         raise ParameterError(f"{name} must have shape {shape}, got {values.shape}")

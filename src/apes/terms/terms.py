@@ -108,10 +108,10 @@ class Terms:
         own = positive_array("budgets", budgets)
         return np.full_like(own, own.min()) if self.kind.smallest_budget_for_all else own
 
-    def client(self, model: Model) -> Client:
-        """What every simulated user runs."""
-        thin, d, randomizer = self.sparsification, model.dimensions, self.reports.randomizer
-        return Client(model, randomizer, None if thin is None else thin.sparsifier(d), self._top_b_first(d))
+    def client(self, model: Model, dimensions: int) -> Client:
+        """What every simulated user runs, under a model of as many coordinates as are charged, whatever it says now."""
+        chosen = None if self.sparsification is None else self.sparsification.sparsifier(dimensions)
+        return Client(model, self.reports.randomizer, chosen, self._top_b_first(dimensions))
 
     def device_client(self, model: Model) -> DeviceClient:
         """What a real device runs; refused if nothing central is certified or reports are continuous."""

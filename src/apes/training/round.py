@@ -70,7 +70,7 @@ def run_round(
     Args:
         terms: What users agreed to.
         model: What is trained.
-        weights: The model as it is, flat.
+        weights: The model as it is, flat: as many coordinates as were charged.
         population: The users.
         source: The round's randomness.
         budgets: What was charged, user by user; by default what the terms make of the population's.
@@ -79,9 +79,9 @@ def run_round(
     """
     workers = Workers() if workers is None else workers
     budgets = terms.applied(population.budgets) if budgets is None else budgets
-    work = _Work(terms.client(model), population, budgets, weights.astype(np.float32), source)
+    work = _Work(terms.client(model, weights.size), population, budgets, weights.astype(np.float32), source)
     collector: Callable[[], Collector] = partial(
-        terms.collector, budgets.size, model.dimensions, source, workers.count, only_sums=only_sums
+        terms.collector, budgets.size, weights.size, source, workers.count, only_sums=only_sums
     )
     edges = [*range(0, budgets.size, workers.users_at_once), budgets.size]
     blocks = list(pairwise(edges))
@@ -120,7 +120,8 @@ class _Work:
                 f"{type(self.population).__name__}.block({start}, {stop}) must have {stop - start + 1} offsets, rising "
                 f"from 0 to its number of rows, {rows}, and as many labels, got {offsets} and {len(block.labels)}"
             )
-        return UserBlock(start, self.budgets[start:stop], block.features, block.labels, offsets)
+        # A copy: a stranger's model that could write to the run's own would give one user another's budget.
+        return UserBlock(start, self.budgets[start:stop].copy(), block.features, block.labels, offsets)
 
 
 def _run_elsewhere(
