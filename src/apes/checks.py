@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apes.errors import ParameterError
+
+T = TypeVar("T")
 
 
 def positive(name: str, value: float, upper: float = math.inf) -> float:
@@ -83,6 +85,25 @@ def unused(options: dict[str, Any], why: str) -> None:
     for name, value in options.items():
         if value is not None:
             raise ParameterError(f"{name} must be left out: {why}; got {value!r}")
+
+
+def exactly(name: str, value: T, kind: type[T]) -> T:
+    """Return ``value`` if its type is ``kind`` itself, whose methods are trusted; a subclass may have others."""
+    if type(value) is not kind:
+        raise ParameterError(f"{name} must be of apes's own class {kind.__name__}, got {_class(value)}")
+    return value
+
+
+def offering(name: str, value: T, *needed: str) -> T:
+    """Return ``value`` if it has the attributes that are needed, else raise."""
+    missing = [attribute for attribute in needed if not hasattr(value, attribute)]
+    if missing:
+        raise ParameterError(f"{name} must have {', '.join(needed)}, got {_class(value)} without {missing[0]}")
+    return value
+
+
+def _class(value: object) -> str:
+    return f"an object of class {type(value).__name__}"
 
 
 def _number(name: str, value: float) -> float:

@@ -136,7 +136,7 @@ def test_killed_run_resumes_to_the_same_model(apes, tmp_path):
         (["--levels", "1"], "levels must be in [2, 256], got 1"),
         (["--levels", "many"], "levels must be one of continuous; got 'many'"),
         (["--threads", "0"], "threads must be in [1, inf), got 0"),
-        (["--data", "cifar"], "name must be one of"),
+        (["--data", "cifar"], "data must be one of"),
         (["--data", "qmnist"], "apes data get qmnist"),
         (["--split", "dirichlet:0"], "dirichlet"),
     ],

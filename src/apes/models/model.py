@@ -69,7 +69,7 @@ def prepare_updates(model: Model, weights: F32, block: UserBlock, *, is_checked:
             raise ParameterError(f"{name}.prepare must return a PreparedUpdate, got {type(prepared).__name__}")
         return _Checked(prepared, f"{name}.prepare", shape[0])
     updates = model.updates(weights, block)
-    _check_floats(f"{name}.updates", updates, shape)
+    check_floats(f"{name}.updates", updates, shape, is_finite=False)
     with np.errstate(over="ignore"):
         updates = np.ascontiguousarray(updates, dtype=np.float32)
     if is_checked:
@@ -89,7 +89,7 @@ class _Checked:
         """Coordinates start .. stop - 1 of every user, in scratch: written there, or copied."""
         values = self.update.coordinates(start, stop, scratch)
         shape = self.users, stop - start
-        _check_floats(self.name, values, shape, ("float32",))
+        check_floats(self.name, values, shape, ("float32",), is_finite=False)
         if values.base is scratch and values.flags.carray:
             return values
         out = scratch[: values.size].reshape(shape)
@@ -117,8 +117,7 @@ def check_model(model: Model) -> F64:
     if not isinstance(model.digest, str) or not model.digest:
         raise ParameterError(f"{name}.digest must be a text that tells the model from others, got {model.digest!r}")
     start = model.start()
-    _check_floats(f"{name}.start", start, (dimensions,))
-    finite(f"{name}.start", start)
+    check_floats(f"{name}.start", start, (dimensions,))
     return start.astype(np.float64)
 
 
@@ -133,10 +132,15 @@ def evaluated(model: Model, weights: F64, examples: Examples) -> tuple[float | N
         raise ParameterError(said) from None
 
 
-def _check_floats(name: str, values: F32 | F64, shape: tuple[int, ...], kinds: tuple[str, ...] = _FLOATS) -> None:
+def check_floats(
+    name: str, values: F32 | F64, shape: tuple[int, ...], kinds: tuple[str, ...] = _FLOATS, *, is_finite: bool = True
+) -> None:
+    """Raise unless ``values`` are a plain array of this shape, of one of these kinds, and, if asked for, finite."""
     # A subclass (a masked array, say) may say one thing and hold another.
     if type(values) is not np.ndarray or values.dtype not in kinds:
         kind = values.dtype if type(values) is np.ndarray else type(values).__name__
         raise ParameterError(f"{name} must be an array of {' or '.join(kinds)}, got {kind}")
     if values.shape != shape:
         raise ParameterError(f"{name} must have shape {shape}, got {values.shape}")
+    if is_finite:
+        finite(name, values)

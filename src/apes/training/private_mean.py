@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import Guarantee
-from apes.checks import finite, whole
+from apes.checks import exactly, finite, whole
 from apes.errors import ParameterError
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
@@ -50,7 +50,7 @@ class PrivateMean:
         workers: Workers | None = None,
     ) -> None:
         given: dict[str, Any] = {"target_epsilon": target_epsilon, "delta": delta}
-        self._terms = replace(terms, **{name: value for name, value in given.items() if value is not None})
+        self._terms = replace(exactly("terms", terms, Terms), **{name: value for name, value in given.items() if value is not None})
         self._model, self._seed, self._workers = Vectors(whole("dimensions", dimensions, 1)), seed, workers
         self._calibrator = self._terms.calibrator()
         self._accountant: Accountant | None = None

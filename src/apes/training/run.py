@@ -4,8 +4,10 @@ Simulation and federation both go through here; they differ in where a batch com
 not charged first.
 """
 
+import hashlib
+import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +15,11 @@ from numpy.typing import NDArray
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerOptimizer, ServerState
+from apes.checks import exactly, whole
 from apes.errors import ParameterError, ProtocolError
 from apes.mathematics.compiled import quiet_blas
 from apes.messages import Batch
-from apes.models.model import Model, check_model, evaluated
+from apes.models.model import Model, check_floats, check_model, evaluated
 from apes.population import Examples
 from apes.terms.schedule import Schedule
 from apes.terms.terms import Terms
@@ -40,6 +43,13 @@ class RoundMetrics:
     seconds: float
     epsilon: float | None = None
 
+    def __post_init__(self) -> None:
+        whole("round", self.round, 1)
+        for name in ("accuracy", "loss", "seconds", "epsilon"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) and (value is not None or name == "seconds"):
+                raise ParameterError(f"{name} must be a number, got {value!r}")
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -49,14 +59,20 @@ class Identity:
     schedule: str  # what the analyzer does with estimates, and the seed
     people: str  # digest of users, data and budgets
 
+    @property
+    def sha256(self) -> str:
+        """Of all of it: names the run in its log."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()
+
     def check(self, other: "Identity") -> None:
-        """Raise unless the other is the same."""
+        """Raise unless the other is the same, and say what is not."""
         for name, mine in asdict(self).items():
-            theirs, what = getattr(other, name), "people (data or budgets)" if name == "people" else name
+            theirs, what = str(getattr(other, name)), "people (data or budgets)" if name == "people" else name
             if mine != theirs:
-                raise ParameterError(
-                    f"resume must be of the same {what} as this run, got {str(theirs)[:60]}, not {mine[:60]}"
-                )
+                ours, others = (dict.fromkeys(text.split(", ")) for text in (mine, theirs))
+                got, own = ([part for part in a if part not in b] for a, b in ((others, ours), (ours, others)))
+                said = f"got {', '.join(got)[:200]}, not {', '.join(own)[:200]}"
+                raise ParameterError(f"resume must be of the same {what} as this run, {said}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,15 +123,25 @@ class Run:
         self._dimensions = self.progress.state.weights.size
         self._charged: tuple[Exposure, float] | None = None
         if resume is not None:
-            identity.check(resume.identity)
-            if not len(resume.exposures) == resume.rounds == resume.state.step:
-                counts = f"{len(resume.exposures)}, {resume.rounds} and {resume.state.step}"
-                raise ParameterError(f"resume must have as many exposures as rounds and steps, got {counts}")
-            for number, exposure in enumerate(resume.exposures, 1):
-                if exposure.form != terms.exposure(number, exposure.budgets, self._dimensions).form:
-                    raise ParameterError(f"resume must be of rounds under these terms, got {exposure.form}")
-                self._accountant.charge(exposure)
-            self.progress = resume
+            self._go_on(resume)
+
+    def _go_on(self, resume: Progress) -> None:
+        """Charge what was recorded, and stand where it stood."""
+        self.progress.identity.check(exactly("resume", resume, Progress).identity)
+        if not len(resume.exposures) == resume.rounds == resume.state.step:
+            counts = f"{len(resume.exposures)}, {resume.rounds} and {resume.state.step}"
+            raise ParameterError(f"resume must have as many exposures as rounds and steps, got {counts}")
+        for name in ("weights", "velocity", "average"):
+            check_floats(f"resume.state.{name}", getattr(resume.state, name), (self._dimensions,), ("float64",))
+        exposures = []
+        for number, recorded in enumerate(resume.exposures, 1):
+            # Of what was recorded the budgets alone are taken; the rest is said anew.
+            exposure = self._terms.exposure(number, exactly("exposure", recorded, Exposure).budgets, self._dimensions)
+            if (recorded.round, recorded.form) != (number, exposure.form):
+                raise ParameterError(f"resume must be of rounds under these terms, got {recorded.form}")
+            self._accountant.charge(exposure)
+            exposures.append(exposure)
+        self.progress = replace(resume, exposures=tuple(exposures))
 
     @property
     def is_done(self) -> bool:

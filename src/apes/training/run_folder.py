@@ -8,6 +8,7 @@ again from the folder alone.
 import json
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
@@ -27,7 +28,8 @@ from apes.storage.version import __version__
 from apes.training.run import Identity, Progress, RoundMetrics
 
 _CONFIG, _CHECKPOINT, _EXPOSURES = "config.json", "checkpoint.npz", "exposures.jsonl"
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+_METRICS, _MODEL, _SUMMARY = "metrics.jsonl", "model.npz", "summary.json"
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error)
 
 
 class RunFolder:
@@ -61,7 +63,14 @@ class RunFolder:
             raise DataError(f"{file} is not the configuration of a run: {error}") from None
 
     def load(self) -> Progress | None:
-        """What the run had reached, or None if it had not finished a round."""
+        """What the run had reached, or None if it had not finished a round; rounds are not released a second time."""
+        reached = self._checkpoint()
+        # A crash in the first round leaves one line in the log, and nothing that is written after a checkpoint.
+        if reached is None and (len(self._lines(_EXPOSURES)) > 1 or (self.path / _METRICS).exists()):
+            raise DataError(f"{self.path} has released rounds, but its checkpoint is gone; start again in a new folder")
+        return reached
+
+    def _checkpoint(self) -> Progress | None:
         file = self.path / _CHECKPOINT
         if not file.exists():
             return None
@@ -69,7 +78,7 @@ class RunFolder:
             with np.load(file, allow_pickle=False) as stored:
                 header = json.loads(bytes(stored["header"]).decode())
                 arrays = {name: stored[name] for name in ("weights", "velocity", "average")}
-                state = ServerState(**arrays, step=int(stored["step"]))
+                state = ServerState(**arrays, step=stored["step"].item())
             identity = Identity(**header["identity"])
             metrics = tuple(RoundMetrics(**entry) for entry in header["metrics"])
             exposures = self._exposures(header["exposures"])
@@ -86,35 +95,63 @@ class RunFolder:
         for exposure in progress.exposures[-1:]:
             self._keep_budgets(exposure)
         # The log before the checkpoint: after a crash it may say a round too many, which is done again, never too few.
-        self._write_lines(_EXPOSURES, exposures)
+        self._grow_log([{"run": progress.identity.sha256, **line} for line in exposures])
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         write_whole(self.path / _CHECKPOINT, lambda file: np.savez(file, header=text, **vars(progress.state)))
-        self._write_lines("metrics.jsonl", metrics)
+        write_bytes(self.path / _METRICS, "".join(json.dumps(entry) + "\n" for entry in metrics).encode())
 
-    def _write_lines(self, name: str, entries: list[dict[str, Any]]) -> None:
-        write_bytes(self.path / name, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
+    def _grow_log(self, entries: list[dict[str, Any]]) -> None:
+        """Write the log anew; what it said before must be its beginning."""
+        lines, before = [json.dumps(entry) for entry in entries], self._lines(_EXPOSURES)
+        if lines[: len(before)] != before:
+            raise DataError(f"{self.path / _EXPOSURES} is of another run than this; start again in a new folder")
+        write_bytes(self.path / _EXPOSURES, "".join(line + "\n" for line in lines).encode())
+
+    def _lines(self, name: str) -> list[str]:
+        """Lines of a file, none if it is not there."""
+        file = self.path / name
+        try:
+            return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        except _UNREADABLE as error:
+            raise DataError(f"{file} cannot be read: {error}") from None
 
     def finish(self, weights: NDArray[np.float64] | None, summary: dict[str, Any]) -> None:
         """Write the model, if there is one, and the summary."""
         if weights is not None:
-            write_whole(self.path / "model.npz", lambda file: np.savez(file, weights=weights))
-        _write_json(self.path / "summary.json", summary)
+            write_whole(self.path / _MODEL, lambda file: np.savez(file, weights=weights))
+        _write_json(self.path / _SUMMARY, summary)
 
     def recertify(self) -> tuple[list[float], Guarantee]:
         """Epsilon after every round, and the guarantee, from the log alone: exposures and the budgets they name."""
-        file = self.path / _EXPOSURES
-        try:
-            exposures = self._exposures(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
-        except FileNotFoundError:
-            raise DataError(f"{self.path} has released nothing yet: there is no {_EXPOSURES}") from None
-        except _UNREADABLE as error:
-            raise DataError(f"{file} is not the log of a run: {error}") from None
-        reached = self.load()
+        exposures, reached = self._log(), self._checkpoint()
         known = () if reached is None else reached.exposures
-        if not exposures or [e.as_dict() for e in known] != [e.as_dict() for e in exposures[: len(known)]]:
-            raise DataError(f"{file} is not the whole log of this run: its checkpoint says {len(known)} rounds")
+        told = max(len(known), self._rounds_told())
+        if len(exposures) < told or [e.as_dict() for e in known] != [e.as_dict() for e in exposures[: len(known)]]:
+            raise DataError(f"{self.path / _EXPOSURES} is not the whole log of this run: others say {told} rounds")
         accountant = Accountant(self.config["delta"], expected_rounds=self.config["rounds"])
         return [accountant.charge(exposure) for exposure in exposures], accountant.guarantee
+
+    def _log(self) -> tuple[Exposure, ...]:
+        """What the log says was charged, all of it in one run."""
+        file = self.path / _EXPOSURES
+        if not (lines := self._lines(_EXPOSURES)):
+            raise DataError(f"{self.path} has released nothing yet: there is nothing in {_EXPOSURES}")
+        try:
+            entries = [json.loads(line) for line in lines]
+            if len({entry.pop("run") for entry in entries}) > 1:
+                raise DataError(f"{file} is not the log of a run: it has lines of several")
+            return self._exposures(entries)
+        except (*_UNREADABLE, AttributeError) as error:
+            raise DataError(f"{file} is not the log of a run: {error}") from None
+
+    def _rounds_told(self) -> int:
+        """How many rounds there were, going by metrics and summary; 0 without either."""
+        file = self.path / _SUMMARY
+        try:
+            summary = json.loads(file.read_text(encoding="utf-8"))["rounds"] if file.exists() else 0
+            return max(int(summary), len(self._lines(_METRICS)))
+        except _UNREADABLE as error:
+            raise DataError(f"{file} is damaged: {error}") from None
 
     def _exposures(self, lines: Iterable[Mapping[str, Any]]) -> tuple[Exposure, ...]:
         # Rounds with the same participants name the same file, which is read once.

@@ -3,13 +3,14 @@
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.exposure import Exposure, budgets_digest
 from apes.accounting.guarantee import Guarantee
+from apes.checks import exactly, offering
 from apes.errors import BudgetExceeded, ParameterError
 from apes.features.feature_map import FeatureMap, mapped
 from apes.mathematics.randomness import SimulationSource
@@ -79,6 +80,9 @@ def train(
         BudgetExceeded: If not even the first round keeps within the target.
         ParameterError: If something does not fit, or ``resume`` is of another run.
     """
+    plan = replace(exactly("plan", plan, Plan))
+    offering("model", model, "start", "updates", "evaluate", "digest")
+    offering("people", people, "block")
     test = getattr(people, "test", None) if test is None else test
     if features is not None:
         people, test = mapped(people, test, features)
@@ -86,7 +90,7 @@ def train(
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
     run = Run(plan.terms, plan.schedule, model, identity, users=budgets.size, test=test, resume=resume)
-    if resume is not None and {exposure.budgets_sha256 for exposure in resume.exposures} - {budgets_digest(budgets)}:
+    if {exposure.budgets_sha256 for exposure in run.progress.exposures} - {budgets_digest(budgets)}:
         raise ParameterError("resume must be of the same people (data or budgets), got rounds that charged for others")
     while not run.is_done and run.allows(budgets):
         began = time.perf_counter()
