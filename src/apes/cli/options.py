@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from apes.cli.shared import parse_levels
 from apes.data import NAMES
 from apes.errors import DataError, ParameterError
 from apes.terms.frameworks import FRAMEWORKS
@@ -90,8 +91,8 @@ def with_choices(command: Callable[..., None]) -> Callable[..., None]:
 def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = None) -> Choices:
     """The given choices; with those of an earlier run, those, which they must not contradict."""
     choices = dict(choices)
-    if str(choices.get("levels", "")).isdigit():
-        choices["levels"] = int(choices["levels"])
+    if "levels" in choices:
+        choices["levels"] = parse_levels(choices["levels"])
     if earlier is None:
         return Choices.of(choices)
     for name, value in choices.items():

@@ -5,8 +5,8 @@ from typing import Any
 
 from apes.budgets import check_budgets
 from apes.checks import one_of, unused, whole
-from apes.data import Dataset
-from apes.data.datasets import check_name, check_normalise
+from apes.data import NAMES, Dataset
+from apes.data.datasets import check_normalise
 from apes.data.split import check_split
 from apes.models.logistic import FedProx, LogisticRegression
 from apes.population import People
@@ -41,7 +41,7 @@ class Simulation:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        check_name(self.data)
+        one_of("data", self.data, NAMES)
         check_normalise(self.normalise)
         check_split(self.split)
         whole("users", self.users, 1)

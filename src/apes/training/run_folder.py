@@ -177,6 +177,8 @@ class RunFolder:
 
 def check_new(path: Path) -> None:
     """Raise unless a new run can be started in this folder."""
+    if path == Path():
+        raise ParameterError("out must name a folder of its own, got the current one")
     if any((path / name).exists() for name in (_CONFIG, _CHECKPOINT, _EXPOSURES)):
         raise ParameterError(f"out must be a new folder, got {str(path)!r}, which holds a run: --resume continues it")
     if path.exists() and not path.is_dir():
