@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apes.budgets import make_budgets
-from apes.checks import finite, positive_array
+from apes.checks import finite, finite_float32, numbers, positive_array
 from apes.data import Dataset, partition
 from apes.errors import ParameterError
 
@@ -101,9 +101,7 @@ class People:
             raise ParameterError(f"labels must have one entry per row of features {features.shape}, got {labels.shape}")
         if offsets[0] != 0 or offsets[-1] != labels.size or (np.diff(offsets) < 1).any():
             raise ParameterError("offsets must rise from 0 to the number of rows, by at least 1 per user")
-        with np.errstate(over="ignore"):
-            self._features = np.ascontiguousarray(features, dtype=np.float32)
-        finite("features", self._features)
+        self._features = finite_float32("features", features)
         self._labels, self._offsets = _as_labels(labels), offsets.astype(np.int64)
         self.test, self._classes = test, classes
 
@@ -132,15 +130,25 @@ class People:
         Raises:
             ParameterError: If something does not fit; a user with two budgets, say.
         """
-        rows, ids = np.asarray(features), np.arange(len(np.asarray(labels))) if users is None else np.asarray(users)
+        rows, marks = numbers("features", features, "biuf"), numbers("labels", labels)
+        if rows.ndim < 2:
+            raise ParameterError(f"features must be rows of numbers, got shape {rows.shape}")
+        ids = np.arange(marks.size) if users is None else np.asarray(users)
         if ids.shape != rows.shape[:1]:
             raise ParameterError(f"users must have one entry per row of features {rows.shape}, got {ids.shape}")
-        names, number = np.unique(ids, return_inverse=True)
+        try:
+            names, number = np.unique(
+                np.asarray(users, dtype=object) if ids.dtype.kind in "SU" else ids, return_inverse=True
+            )
+        except TypeError:
+            raise ParameterError("users must be ids of one kind, all numbers or all texts, got several kinds") from None
         order = np.argsort(number, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(number))])
         own = _budgets_of(budgets, names, number, seed)
-        examples = None if test is None else Examples(np.asarray(test[0], np.float32), _as_labels(np.asarray(test[1])))
-        return cls(rows[order], np.asarray(labels)[order], offsets, own, test=examples)
+        examples = (
+            None if test is None else Examples(finite_float32("test", test[0]), _as_labels(numbers("test", test[1])))
+        )
+        return cls(rows[order], marks[order], offsets, own, test=examples)
 
     @classmethod
     def from_dataset(

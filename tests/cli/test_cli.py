@@ -158,7 +158,10 @@ def test_bad_input_is_one_line_and_exit_code_2(apes_here, arguments, said):
 @pytest.mark.parametrize("command", ["account", "audit", "plan --target-epsilon 1 --delta 1e-5 --solve cap"])
 def test_levels_are_read_alike_everywhere(apes_here, command, levels):
     done = apes_here(*command.split(), "--levels", levels)
-    assert (done.exit_code, done.stderr) == (2, f"apes: levels must be in [2, 256] or 'continuous', got {levels[:20]!r}\n")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"apes: levels must be in [2, 256] or 'continuous', got {levels[:20]!r}\n",
+    )
 
 
 def test_what_is_printed_as_json_is_json(apes_here):

@@ -13,6 +13,7 @@ import apes
 from .strangers import Crowd, Inline, Projection, SignResponse, TwoLayers, Written
 
 BUDGETS = np.linspace(0.5, 3, 400)
+NO_NUMBERS = ["complex128", "bool", r"timedelta64\[s\]", "object"]
 KINDS = ["float16", "float64", "int8", "bool", "complex64"]
 
 
@@ -277,7 +278,14 @@ class TestPeople:
             ({"budgets": {7: 0.5}}, r"budgets must name every user, got none for 8"),
             ({"budgets": "zzz"}, r"budgets must be one of .*got 'zzz'"),
             ({"users": [1, 2]}, r"users must have one entry per row"),
-            ({"labels": ["a", "b", "c", "d"]}, r"labels must be classes or real-valued targets"),
+            ({"users": [7, 7, "a", "a"]}, r"users must be ids of one kind, all numbers or all texts"),
+            ({"users": [None, None, 8, 8]}, r"users must be ids of one kind"),
+            ({"features": [["a"]] * 4}, r"features must be a list of numbers, got <U1"),
+            ({"features": [[1.0], [1.0, 2.0], [1.0], [1.0]]}, r"features must be a list of numbers, got lists of diff"),
+            ({"features": 3}, r"features must be rows of numbers, got shape \(\)"),
+            ({"features": np.eye(4) * 1j}, r"features must be a list of numbers, got complex128"),
+            ({"labels": None}, r"labels must be a list of numbers, got None"),
+            ({"labels": ["a", "b", "c", "d"]}, r"labels must be a list of numbers, got <U1"),
             ({"labels": [0, 1, -1, 0]}, r"labels must be in \[0, 65535\]"),
             ({"labels": [0.0, 1.0, np.nan, 0.0]}, r"labels\[2\] must be finite, got nan"),
         ],
@@ -289,6 +297,12 @@ class TestPeople:
 
 
 class TestMechanism:
+    def test_what_is_none(self):
+        with pytest.raises(apes.ParameterError, match=r"mechanism must have clip, .* got an object of class int"):
+            apes.Plan(mechanism=3)
+        with pytest.raises(apes.ParameterError, match=r"executor must have submit, got an object of class str"):
+            apes.Workers(executor="x")
+
     def test_trains_and_says_why_nothing_is_certified(self):
         people = people_of(3)
         plan = apes.Plan(mechanism=SignResponse(), rounds=40, learning_rate=1.0)
@@ -398,8 +412,21 @@ class TestTrainingLoop:
     @pytest.mark.parametrize(
         ("updates", "budgets", "said"),
         [
-            (np.zeros((5, 3)), np.ones(5), r"updates must be users x 4 numbers, got float64 \(5, 3\)"),
+            (np.zeros((5, 3)), np.ones(5), r"updates must be users x 4 numbers, got \(5, 3\)"),
             (np.full((5, 4), np.nan), np.ones(5), r"updates\[0, 0\] must be finite, got nan"),
+            (np.full((5, 4), 1e300), np.ones(5), r"updates\[0, 0\] must be finite, got inf"),
+            ([[1.0], [1.0, 2.0]], np.ones(2), r"updates must be a list of numbers, got lists of different lengths"),
+            (np.ma.masked_all((5, 4)), np.ones(5), r"updates must be a list of numbers, got MaskedArray"),
+            *(
+                (np.zeros((5, 4), kind.replace("\\", "")), np.ones(5), rf"updates must be .*, got {kind}")
+                for kind in NO_NUMBERS
+            ),
+            *(
+                (np.zeros((5, 4)), np.ones(5).astype(kind.replace("\\", "")), rf"budgets must be .*, got {kind}")
+                for kind in NO_NUMBERS
+            ),
+            (np.zeros((5, 4)), np.ma.masked_all(5), r"budgets must be a list of numbers, got MaskedArray"),
+            (np.zeros((5, 4)), ["1", "1"], r"budgets must be a list of numbers, got <U1"),
             (np.zeros((5, 4)), np.ones(4), r"budgets must have one entry per row of updates, 5, got 4"),
             (np.zeros((5, 4)), np.zeros(5), r"budgets\[0\] must be in \(0, inf\), got 0.0"),
             (np.zeros((0, 4)), np.ones(0), r"budgets must be a non-empty list"),

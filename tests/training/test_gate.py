@@ -151,7 +151,7 @@ def test_a_run_whose_charges_were_forged_is_not_resumed(free, forged):
 def test_what_recorded_exposures_say_of_themselves_is_not_believed(free):
     reached = free[1][1]
     cheap = [Cheap(**{field.name: getattr(e, field.name) for field in fields(e)}) for e in reached.exposures]
-    with pytest.raises(apes.ParameterError, match="exposure must be of apes's own class Exposure, got .* Cheap"):
+    with pytest.raises(apes.ParameterError, match=r"exposure must be of apes's own class Exposure, got .* Cheap"):
         apes.train(MODEL, people(), PLAN, resume=replace(reached, exposures=tuple(cheap)))
     honest = tuple(altered(e, budgets_sha256="0" * 64) for e in reached.exposures)
     again = apes.train(MODEL, people(), PLAN, resume=replace(reached, exposures=honest))
@@ -198,7 +198,7 @@ def test_terms_with_methods_of_ones_own_are_not_believed():
 
 
 def test_what_is_no_model_and_who_are_no_people():
-    with pytest.raises(apes.ParameterError, match="model must have start, .* got an object of class NoneType"):
+    with pytest.raises(apes.ParameterError, match=r"model must have start, .* got an object of class NoneType"):
         apes.train(None, people(), PLAN)
     with pytest.raises(apes.ParameterError, match="people must have block, got an object of class NoneType"):
         apes.train(MODEL, None, PLAN)
@@ -213,6 +213,14 @@ def test_an_accountant_belongs_to_one_run():
     with pytest.raises(apes.ParameterError, match="exposure must have the form"):
         accountant.charge(apes.Exposure(np.full(100, 0.5), 7850, round=2))
     assert accountant.rounds == 1
+
+
+def test_an_accountant_keeps_its_delta_and_target():
+    accountant = apes.Accountant(1e-5, expected_rounds=1, target=1.0)
+    for name in ("delta", "target"):
+        with pytest.raises(AttributeError):
+            setattr(accountant, name, 0.4)
+    assert (accountant.delta, accountant.target) == (1e-5, 1.0)
 
 
 def test_asking_about_one_form_does_not_change_what_another_costs():

@@ -61,7 +61,9 @@ class Exposure:
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
         if self.charged < (least := self._least_charged):
-            raise ParameterError(f"charged must be in [{least}, {self.dimensions}] for such reports, got {self.charged}")
+            raise ParameterError(
+                f"charged must be in [{least}, {self.dimensions}] for such reports, got {self.charged}"
+            )
         whole("round", self.round, 0)
         is_covered = self.shuffled is True and self.mechanism == "clip-laplace" and self.sparsifier != "top-b"
         if not (is_covered if self.why_not_certified is None else self.why_not_certified):

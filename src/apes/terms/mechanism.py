@@ -95,7 +95,7 @@ def clip_laplace(clip: float, levels: int | str | None) -> Reports:
     """Clip-Laplace (the paper's Definition 5 with A = C), certified: on K levels, or continuous in simulation only."""
     if isinstance(levels, str) and levels != CONTINUOUS:
         raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] or '{CONTINUOUS}', got {levels[:20]!r}")
-    K = None if levels == CONTINUOUS else MAX_LEVELS if levels is None else whole("levels", levels, 2, MAX_LEVELS)
+    K = None if isinstance(levels, str) else MAX_LEVELS if levels is None else whole("levels", levels, 2, MAX_LEVELS)
     randomizer: Randomizer = ContinuousClipLaplace(clip) if K is None else CodedClipLaplace(clip, K)
     digest = _digest("clip-laplace", clip=clip, levels=K)
     return Reports("clip-laplace", digest, randomizer, partial(_inverse, clip, K), K)

@@ -12,7 +12,7 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.accounting.exposure import Exposure
 from apes.analyzer.calibrator import Calibrator
-from apes.checks import one_of, positive, positive_array, unused, whole, within
+from apes.checks import offering, one_of, positive, positive_array, unused, whole, within
 from apes.client.client import Client, DeviceClient
 from apes.client.randomizer import CodedClipLaplace
 from apes.errors import ParameterError
@@ -60,6 +60,8 @@ class Terms:
         if self.kind.sparsifier is None:
             unused({"sparsifier": self.sparsifier, "keep": self.keep}, f"{self.framework} does not sparsify")
         if self.mechanism is not None:
+            asked = ("clip", "levels", "digest", "why_not_certified", "draw", "estimate", "standard_error")
+            offering("mechanism", self.mechanism, *asked)
             unused({"levels": self.levels}, "the mechanism has its own")
             if self.framework != "apes" or self.clip != self.mechanism.clip:
                 raise ParameterError(

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import Guarantee
-from apes.checks import exactly, finite, whole
+from apes.checks import exactly, finite_float32, numbers, whole
 from apes.errors import ParameterError
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
@@ -50,7 +50,9 @@ class PrivateMean:
         workers: Workers | None = None,
     ) -> None:
         given: dict[str, Any] = {"target_epsilon": target_epsilon, "delta": delta}
-        self._terms = replace(exactly("terms", terms, Terms), **{name: value for name, value in given.items() if value is not None})
+        self._terms = replace(
+            exactly("terms", terms, Terms), **{name: value for name, value in given.items() if value is not None}
+        )
         self._model, self._seed, self._workers = Vectors(whole("dimensions", dimensions, 1)), seed, workers
         self._calibrator = self._terms.calibrator()
         self._accountant: Accountant | None = None
@@ -65,11 +67,9 @@ class PrivateMean:
         Raises:
             BudgetExceeded: Before anything is released that would bring somebody's epsilon beyond the target.
         """
-        rows = np.asarray(updates)
-        if rows.ndim != 2 or rows.shape[1] != self._model.dimensions or not np.issubdtype(rows.dtype, np.number):
-            got = f"{rows.dtype} {rows.shape}"
-            raise ParameterError(f"updates must be users x {self._model.dimensions} numbers, got {got}")
-        finite("updates", rows)
+        rows = finite_float32("updates", numbers("updates", updates))
+        if rows.ndim != 2 or rows.shape[1] != self._model.dimensions:
+            raise ParameterError(f"updates must be users x {self._model.dimensions} numbers, got {rows.shape}")
         own = self._terms.applied(budgets)
         if own.shape != rows.shape[:1]:
             raise ParameterError(f"budgets must have one entry per row of updates, {rows.shape[0]}, got {own.size}")

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.checks import whole
+from apes.checks import offering, whole
 from apes.client.client import Client
 from apes.errors import ParameterError
 from apes.mathematics.compiled import quiet_blas
@@ -46,6 +46,8 @@ class Workers:
     def __post_init__(self) -> None:
         if self.threads is not None:
             whole("threads", self.threads, 1)
+        if self.executor is not None:
+            offering("executor", self.executor, "submit")
         whole("users_at_once", self.users_at_once, 1, _MOST_USERS_AT_ONCE)
 
     @property
