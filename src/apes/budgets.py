@@ -55,7 +55,6 @@ def make_budgets(spec: str, users: int, seed: int) -> NDArray[np.float64]:
         seed: Seeds the laws; the others take no randomness.
 
     Raises:
-        ParameterError: If the specification or a budget is outside its range.
         DataError: If a file cannot be read.
 
     >>> make_budgets("grid:0.5:1", 3, seed=0)

@@ -108,20 +108,14 @@ def unused(options: dict[str, Any], why: str) -> None:
 def exactly(name: str, value: T, kind: type[T]) -> T:
     """Return ``value`` if its type is ``kind`` itself, whose methods are trusted; a subclass may have others."""
     if type(value) is not kind:
-        raise ParameterError(f"{name} must be of apes's own class {kind.__name__}, got {_class(value)}")
+        raise ParameterError(f"{name} must be of apes's own class {kind.__name__}, got {type(value).__name__}")
     return value
 
 
-def offering(name: str, value: T, *needed: str) -> T:
-    """Return ``value`` if it has the attributes that are needed, else raise."""
-    missing = [attribute for attribute in needed if not hasattr(value, attribute)]
-    if missing:
-        raise ParameterError(f"{name} must have {', '.join(needed)}, got {_class(value)} without {missing[0]}")
-    return value
-
-
-def _class(value: object) -> str:
-    return f"an object of class {type(value).__name__}"
+def offering(name: str, value: object, *needed: str) -> None:
+    """Raise unless ``value`` has all attributes that are needed."""
+    if not all(hasattr(value, attribute) for attribute in needed):
+        raise ParameterError(f"{name} must have {', '.join(needed)}, got {type(value).__name__}")
 
 
 def _number(name: str, value: float) -> float:

@@ -59,16 +59,13 @@ class Population(Protocol):
     @property
     def budgets(self) -> NDArray[np.float64]:
         """Local budgets of all users, per coordinate and round, each in (0, inf)."""
-        ...
 
     @property
     def digest(self) -> str:
         """Text that tells these users with their data and budgets from any others; a resumed run compares it."""
-        ...
 
     def block(self, start: int, stop: int) -> UserBlock:
         """Users start .. stop - 1."""
-        ...
 
 
 class People:
@@ -126,9 +123,6 @@ class People:
             users: User id of each row, in any order; by default every row is a user.
             test: Features and labels of public examples to judge a model by.
             seed: Of the budgets' law, if one is named.
-
-        Raises:
-            ParameterError: If something does not fit; a user with two budgets, say.
         """
         rows, marks = numbers("features", features, "biuf"), numbers("labels", labels)
         if rows.ndim < 2:
@@ -136,19 +130,17 @@ class People:
         ids = np.arange(marks.size) if users is None else np.asarray(users)
         if ids.shape != rows.shape[:1]:
             raise ParameterError(f"users must have one entry per row of features {rows.shape}, got {ids.shape}")
+        # As objects, so that numbers among texts stay numbers.
+        sortable = np.asarray(users, dtype=object) if ids.dtype.kind in "SU" else ids
         try:
-            names, number = np.unique(
-                np.asarray(users, dtype=object) if ids.dtype.kind in "SU" else ids, return_inverse=True
-            )
+            names, number = np.unique(sortable, return_inverse=True)
         except TypeError:
             raise ParameterError("users must be ids of one kind, all numbers or all texts, got several kinds") from None
         order = np.argsort(number, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(number))])
         own = _budgets_of(budgets, names, number, seed)
-        examples = (
-            None if test is None else Examples(finite_float32("test", test[0]), _as_labels(numbers("test", test[1])))
-        )
-        return cls(rows[order], marks[order], offsets, own, test=examples)
+        public = None if test is None else (finite_float32("test", test[0]), _as_labels(numbers("test", test[1])))
+        return cls(rows[order], marks[order], offsets, own, test=None if public is None else Examples(*public))
 
     @classmethod
     def from_dataset(

@@ -126,7 +126,7 @@ class TestModel:
         fast, slow = (apes.train(kind(6, 8, 3), people_of(3), plan) for kind in (Fast, TwoLayers))
         assert fast.model_sha256 == slow.model_sha256
         Fast.prepare = lambda self, weights, block: None
-        with pytest.raises(apes.ParameterError, match=r"Fast.prepare must return a PreparedUpdate, got NoneType"):
+        with pytest.raises(apes.ParameterError, match=r"Fast.prepare.* must have coordinates, got NoneType"):
             apes.train(Fast(6, 8, 3), people_of(3), plan)
 
     @pytest.mark.parametrize(
@@ -298,9 +298,9 @@ class TestPeople:
 
 class TestMechanism:
     def test_what_is_none(self):
-        with pytest.raises(apes.ParameterError, match=r"mechanism must have clip, .* got an object of class int"):
+        with pytest.raises(apes.ParameterError, match=r"mechanism must have clip, .* got int"):
             apes.Plan(mechanism=3)
-        with pytest.raises(apes.ParameterError, match=r"executor must have submit, got an object of class str"):
+        with pytest.raises(apes.ParameterError, match=r"executor must have submit, got str"):
             apes.Workers(executor="x")
 
     def test_trains_and_says_why_nothing_is_certified(self):

@@ -53,15 +53,9 @@ class Accountant:
         self._rounds: Counter[str] = Counter()
         self._known: dict[frozenset[tuple[str, int]], float] = {frozenset(): 0.0}
 
-    @property
-    def delta(self) -> float:
-        """Of the guarantee."""
-        return self._delta
-
-    @property
-    def target(self) -> float | None:
-        """Largest epsilon allowed, or None."""
-        return self._target
+    # Read-only: what was promised at the beginning holds to the end.
+    delta = property(lambda self: self._delta)
+    target = property(lambda self: self._target)
 
     @property
     def epsilon(self) -> float:

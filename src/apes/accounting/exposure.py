@@ -61,9 +61,7 @@ class Exposure:
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
         if self.charged < (least := self._least_charged):
-            raise ParameterError(
-                f"charged must be in [{least}, {self.dimensions}] for such reports, got {self.charged}"
-            )
+            raise ParameterError(f"charged must be in [{least}, {self.dimensions}] here, got {self.charged}")
         whole("round", self.round, 0)
         is_covered = self.shuffled is True and self.mechanism == "clip-laplace" and self.sparsifier != "top-b"
         if not (is_covered if self.why_not_certified is None else self.why_not_certified):
@@ -130,11 +128,7 @@ class Exposure:
 
     @classmethod
     def from_dict(cls, line: Mapping[str, Any], budgets: Array) -> "Exposure":
-        """Read a line of a log back, with the budgets that it names.
-
-        Raises:
-            DataError: If the budgets are not those that were charged.
-        """
+        """Read a line of a log back, with the budgets that it names; DataError if others were charged."""
         exposure = cls(budgets, **{field.name: line[field.name] for field in fields(cls) if field.name in line})
         if exposure.as_dict() != dict(line):
             raise DataError(f"round {line.get('round')} was charged for other budgets than those that were kept of it")

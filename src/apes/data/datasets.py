@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.checks import one_of
 from apes.data.catalogue import CATALOGUE, Collection
 from apes.data.digits import PROVENANCE, SIDE, Pixels, load_digits
 from apes.data.idx import read_idx
@@ -52,20 +53,6 @@ class Dataset:
         return total.hexdigest()
 
 
-def check_name(name: str) -> str:
-    """Return the name of a set if there is such a set, else raise ``ParameterError``."""
-    if name not in NAMES:
-        raise ParameterError(f"name must be one of {', '.join(NAMES)}, got {name!r}")
-    return name
-
-
-def check_normalise(name: str) -> str:
-    """Return the name of a normalisation if there is one of that name, else raise ``ParameterError``."""
-    if name not in NORMALISATIONS:
-        raise ParameterError(f"normalise must be {' or '.join(NORMALISATIONS)}, got {name!r}")
-    return name
-
-
 def load(
     name: str,
     *,
@@ -78,19 +65,16 @@ def load(
 
     Args:
         name: ``digits`` (embedded) or a set read from files: ``mnist``, ``fashion-mnist``, ``qmnist``.
-        data_dir: a folder with the set's four idx files, or with a subfolder of the set's name that holds
-            them; not for ``digits``.
-        normalise: ``pixels`` divides by 255; ``unit-norm`` then scales every image to L2 norm 1 (an image
-            of zeros stays zero).
+        data_dir: folder of the set's four idx files, or of a subfolder of its name with them; not for ``digits``.
+        normalise: ``pixels`` divides by 255; ``unit-norm`` then scales every image but zeros to L2 norm 1.
         cache: the cache folder; None for the usual one.
         progress: called with (done, total) images while the digits are made.
 
     Raises:
-        ParameterError: if the name or the normalisation is unknown, or ``digits`` is given a folder.
         DataError: if the files are missing or not what they should be; says what to do.
     """
-    check_name(name)
-    check_normalise(normalise)
+    one_of("name", name, NAMES)
+    one_of("normalise", normalise, NORMALISATIONS)
     if name == "digits":
         if data_dir is not None:
             raise ParameterError(f"data_dir must be None for the embedded digits, got {str(data_dir)!r}")

@@ -22,11 +22,9 @@ class FeatureMap(Protocol):
     @property
     def digest(self) -> str:
         """Text that tells this map from any other: part of the terms."""
-        ...
 
     def __call__(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Features of some rows, one float32 row per row."""
-        ...
 
 
 def mapped(people: Population, test: Examples | None, features: FeatureMap) -> tuple[Population, Examples | None]:

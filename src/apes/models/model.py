@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from apes.checks import finite, whole
+from apes.checks import finite, offering, whole
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
 from apes.population import Examples, UserBlock
@@ -65,8 +65,7 @@ def prepare_updates(model: Model, weights: F32, block: UserBlock, *, is_checked:
     prepare = getattr(model, "prepare", None)
     if prepare is not None:
         prepared = prepare(weights, block)
-        if not hasattr(prepared, "coordinates"):
-            raise ParameterError(f"{name}.prepare must return a PreparedUpdate, got {type(prepared).__name__}")
+        offering(f"{name}.prepare(...)", prepared, "coordinates")
         return _Checked(prepared, f"{name}.prepare", shape[0])
     updates = model.updates(weights, block)
     check_floats(f"{name}.updates", updates, shape, is_finite=False)

@@ -40,34 +40,27 @@ class Mechanism(Protocol):
     @property
     def clip(self) -> float:
         """C, bound of every coordinate, in (0, inf)."""
-        ...
 
     @property
     def levels(self) -> int | None:
         """K in [2, 256], where reports are levels 0 .. K - 1 (uint8); None where they are float32 numbers."""
-        ...
 
     @property
     def digest(self) -> str:
         """Text that tells this mechanism from any other: part of the terms."""
-        ...
 
     @property
     def why_not_certified(self) -> str:
         """Why no central guarantee is certified."""
-        ...
 
     def draw(self, updates: NDArray[np.float32], budgets: Budgets, draws: Draws) -> Values:
         """Perturbed updates (users x coordinates)."""
-        ...
 
     def estimate(self, batch: Batch) -> Estimate:
         """Estimate of the users' mean clipped update, from the shuffled batch."""
-        ...
 
     def standard_error(self, budgets: Budgets) -> float:
         """Noise of one coordinate's estimate near zero, from the public budgets alone."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,8 @@ class PrivateMean:
         workers: Workers | None = None,
     ) -> None:
         given: dict[str, Any] = {"target_epsilon": target_epsilon, "delta": delta}
-        self._terms = replace(
-            exactly("terms", terms, Terms), **{name: value for name, value in given.items() if value is not None}
-        )
+        given = {name: value for name, value in given.items() if value is not None}
+        self._terms = replace(exactly("terms", terms, Terms), **given)
         self._model, self._seed, self._workers = Vectors(whole("dimensions", dimensions, 1)), seed, workers
         self._calibrator = self._terms.calibrator()
         self._accountant: Accountant | None = None

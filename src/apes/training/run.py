@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerOptimizer, ServerState
-from apes.checks import exactly, whole
+from apes.checks import exactly
 from apes.errors import ParameterError, ProtocolError
 from apes.mathematics.compiled import quiet_blas
 from apes.messages import Batch
@@ -44,10 +44,8 @@ class RoundMetrics:
     epsilon: float | None = None
 
     def __post_init__(self) -> None:
-        whole("round", self.round, 1)
-        for name in ("accuracy", "loss", "seconds", "epsilon"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) and (value is not None or name == "seconds"):
+        for name, value in vars(self).items():
+            if not isinstance(value, int | float) and (value is not None or name in ("round", "seconds")):
                 raise ParameterError(f"{name} must be a number, got {value!r}")
 
 
@@ -98,9 +96,6 @@ class Run:
         users: About how many take part; the default delta depends on it.
         test: Public examples that the model is judged by, or None.
         resume: Where to go on. What it recorded is charged again, round by round, and nothing else.
-
-    Raises:
-        ParameterError: If ``resume`` is of another run, or the model is not one.
     """
 
     def __init__(

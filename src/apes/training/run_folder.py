@@ -7,8 +7,6 @@ again from the folder alone.
 
 import json
 import sys
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
@@ -23,13 +21,14 @@ from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerState
 from apes.errors import DataError, ParameterError
+from apes.storage.arrays import read_arrays
 from apes.storage.files import write_bytes, write_whole
 from apes.storage.version import __version__
 from apes.training.run import Identity, Progress, RoundMetrics
 
 _CONFIG, _CHECKPOINT, _EXPOSURES = "config.json", "checkpoint.npz", "exposures.jsonl"
-_METRICS, _MODEL, _SUMMARY = "metrics.jsonl", "model.npz", "summary.json"
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error)
+_METRICS, _SUMMARY = "metrics.jsonl", "summary.json"
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, OverflowError)
 
 
 class RunFolder:
@@ -75,14 +74,12 @@ class RunFolder:
         if not file.exists():
             return None
         try:
-            with np.load(file, allow_pickle=False) as stored:
-                header = json.loads(bytes(stored["header"]).decode())
-                arrays = {name: stored[name] for name in ("weights", "velocity", "average")}
-                state = ServerState(**arrays, step=stored["step"].item())
-            identity = Identity(**header["identity"])
+            stored = read_arrays(file, ("header", "weights", "velocity", "average", "step"))
+            header, step = json.loads(stored.pop("header").tobytes().decode()), stored.pop("step").item()
+            state, identity = ServerState(**stored, step=step), Identity(**header["identity"])
             metrics = tuple(RoundMetrics(**entry) for entry in header["metrics"])
             exposures = self._exposures(header["exposures"])
-        except _UNREADABLE as error:
+        except (*_UNREADABLE, DataError) as error:
             raise DataError(f"{file} is damaged ({error}); start again in a new folder") from None
         return Progress(identity, state, metrics, exposures)
 
@@ -118,7 +115,7 @@ class RunFolder:
     def finish(self, weights: NDArray[np.float64] | None, summary: dict[str, Any]) -> None:
         """Write the model, if there is one, and the summary."""
         if weights is not None:
-            write_whole(self.path / _MODEL, lambda file: np.savez(file, weights=weights))
+            write_whole(self.path / "model.npz", lambda file: np.savez(file, weights=weights))
         _write_json(self.path / _SUMMARY, summary)
 
     def recertify(self) -> tuple[list[float], Guarantee]:
@@ -166,10 +163,10 @@ class RunFolder:
     def _read_budgets(self, name: str) -> NDArray[np.float64]:
         path = self._budgets_file(name)
         try:
-            budgets: NDArray[np.float64] = np.load(path, allow_pickle=False)
+            with path.open("rb") as file:
+                return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
         except _UNREADABLE as error:
             raise DataError(f"{path} cannot be read, so what was spent is not known: {error}") from None
-        return budgets
 
     def _budgets_file(self, name: str) -> Path:
         return self.path / "budgets" / f"{name}.npy"

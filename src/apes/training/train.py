@@ -78,7 +78,6 @@ def train(
 
     Raises:
         BudgetExceeded: If not even the first round keeps within the target.
-        ParameterError: If something does not fit, or ``resume`` is of another run.
     """
     plan = replace(exactly("plan", plan, Plan))
     offering("model", model, "start", "updates", "evaluate", "digest")

@@ -27,7 +27,6 @@ def fmt22_closed(budgets: Array, delta: float) -> float:
     epsilon = log(1 + tanh(e0/2) (8 sqrt(exp(e0) log(4/delta) / n) + 8 exp(e0) / n)), e0 = max(budgets);
     tanh(e0/2) = (exp(e0) - 1) / (exp(e0) + 1).
     Condition: e0 <= log(n / (16 log(2/delta))).
-
     published: not a guarantee for different budgets (docs/published-bounds.md).
 
     >>> round(fmt22_closed(np.linspace(0.05, 1, 10_000), 1e-8), 4)
@@ -56,7 +55,6 @@ def fmt22_numeric(budgets: Array, delta: float) -> float:
     smallest epsilon whose hockey-stick divergence between (A + D, C - A + 1 - D) and (A + 1 - D, C - A + D) is
     <= delta. The pair is symmetric, one direction is enough.
     Condition: none; never above e0.
-
     published: not a guarantee for different budgets (docs/published-bounds.md).
 
     >>> round(fmt22_numeric(np.linspace(0.05, 1, 10_000), 1e-8), 4)
