@@ -12,6 +12,7 @@ from apes.budgets import make_budgets
 from apes.checks import finite, finite_float32, numbers, positive_array
 from apes.data import Dataset, partition
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64, I64
 
 _MOST_CLASSES = 65536
 
@@ -29,10 +30,10 @@ class UserBlock:
     """
 
     first_user: int
-    budgets: NDArray[np.float64]
-    features: NDArray[np.float32]
+    budgets: F64
+    features: F32
     labels: NDArray[Any]
-    offsets: NDArray[np.int64]
+    offsets: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class Examples:
         labels: The class or target of each.
     """
 
-    features: NDArray[np.float32]
+    features: F32
     labels: NDArray[Any]
 
 
@@ -57,7 +58,7 @@ class Population(Protocol):
     """
 
     @property
-    def budgets(self) -> NDArray[np.float64]:
+    def budgets(self) -> F64:
         """Local budgets of all users, per coordinate and round, each in (0, inf)."""
 
     @property
@@ -162,7 +163,7 @@ class People:
         return cls(images, labels, offsets, own, test=test, classes=dataset.classes)
 
     @property
-    def budgets(self) -> NDArray[np.float64]:
+    def budgets(self) -> F64:
         """Local budgets of all users."""
         return self._budgets
 
@@ -213,7 +214,7 @@ def _as_labels(labels: NDArray[Any]) -> NDArray[Any]:
 
 def _budgets_of(
     budgets: ArrayLike | Mapping[Any, float] | str, names: NDArray[Any], number: NDArray[np.intp], seed: int
-) -> NDArray[np.float64]:
+) -> F64:
     """Budgets of users in order of their names."""
     if isinstance(budgets, str):
         return make_budgets(budgets, names.size, seed)

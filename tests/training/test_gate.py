@@ -321,7 +321,7 @@ def test_a_log_that_was_cut_is_refused(cli, tmp_path):
     lines = log.read_text().splitlines()
     forged = [line.replace('"charged": 7850', '"charged": 1') for line in lines]
     deep = ["[" * 100_000]
-    mixed = [lines[0], lines[1].replace('"run": "', '"run": "0')]
+    mixed = [lines[0], lines[1].replace('"terms": "', '"terms": "0')]
     for name in (None, "checkpoint.npz", "metrics.jsonl"):
         if name is not None:
             (tmp_path / "run" / name).unlink()

@@ -41,9 +41,8 @@ _HELP = {
 }
 _TYPES = {"int": int, "float": float, "str": str}
 # A mechanism of a stranger's is an object: it comes through Python only.
-_FIELDS: dict[str, Field[Any]] = {
-    field.name: field for kind in (Simulation, Plan) for field in fields(kind) if field.name != "mechanism"
-}
+_FIELDS: dict[str, Field[Any]] = {f.name: f for kind in (Simulation, Plan) for f in fields(kind)}
+del _FIELDS["mechanism"]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import one_of
 from apes.data.catalogue import CATALOGUE, Collection
@@ -14,6 +13,7 @@ from apes.data.digits import PROVENANCE, SIDE, Pixels, load_digits
 from apes.data.idx import read_idx
 from apes.data.sources import BY_HAND, Progress, locate
 from apes.errors import DataError, ParameterError
+from apes.mathematics.arrays import F32, U8
 from apes.storage.files import cache_folder
 
 NAMES: tuple[str, ...] = ("digits", *CATALOGUE)
@@ -36,10 +36,10 @@ class Dataset:
     """
 
     name: str
-    train_images: NDArray[np.float32]
-    train_labels: NDArray[np.uint8]
-    test_images: NDArray[np.float32]
-    test_labels: NDArray[np.uint8]
+    train_images: F32
+    train_labels: U8
+    test_images: F32
+    test_labels: U8
     provenance: str
     classes: int = CLASSES
 
@@ -106,14 +106,14 @@ def _read_files(collection: Collection, data_dir: Path | None, cache: Path | Non
     return Pixels(*arrays), f"idx files in {paths[0].parent}"
 
 
-def _read_images(path: Path) -> NDArray[np.uint8]:
+def _read_images(path: Path) -> U8:
     images = read_idx(path, 3)
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or len(images) == 0:
         raise DataError(f"{path} holds {images.dtype} entries of shape {images.shape}, not 28x28 images of bytes")
     return images.astype(np.uint8, copy=False)
 
 
-def _read_labels(path: Path, dimensions: int) -> NDArray[np.uint8]:
+def _read_labels(path: Path, dimensions: int) -> U8:
     labels = read_idx(path, dimensions)
     # QMNIST's rows tell class, origin, writer and more; an empty row has no class.
     classes = labels[:, :1] if labels.ndim == 2 else labels[:, None]
@@ -124,7 +124,7 @@ def _read_labels(path: Path, dimensions: int) -> NDArray[np.uint8]:
     return classes[:, 0].astype(np.uint8)
 
 
-def _scale(images: NDArray[np.uint8], normalise: str) -> NDArray[np.float32]:
+def _scale(images: U8, normalise: str) -> F32:
     """Flatten images and bring them to [0, 1], or to L2 norm 1."""
     # The dtype keeps numpy from a float64 copy, 376 MB for 60,000 images.
     flat = np.divide(images.reshape(len(images), -1), np.float32(255), dtype=np.float32)

@@ -7,7 +7,7 @@ from apes.budgets import check_budgets
 from apes.checks import one_of, unused, whole
 from apes.data import NAMES, Dataset
 from apes.data.datasets import NORMALISATIONS
-from apes.data.split import check_split
+from apes.data.split import parse_split
 from apes.models.logistic import FedProx, LogisticRegression
 from apes.population import People
 
@@ -43,7 +43,7 @@ class Simulation:
     def __post_init__(self) -> None:
         one_of("data", self.data, NAMES)
         one_of("normalise", self.normalise, NORMALISATIONS)
-        check_split(self.split)
+        parse_split(self.split)
         whole("users", self.users, 1)
         check_budgets(self.budgets)
         whole("seed", self.seed, 0, 2**64 - 1)

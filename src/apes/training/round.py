@@ -8,11 +8,11 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import offering, whole
 from apes.client.client import Client
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import Batch
@@ -59,11 +59,11 @@ class Workers:
 def run_round(
     terms: Terms,
     model: Model,
-    weights: NDArray[np.float64],
+    weights: F64,
     population: Population,
     source: SimulationSource,
     *,
-    budgets: NDArray[np.float64] | None = None,
+    budgets: F64 | None = None,
     workers: Workers | None = None,
     only_sums: bool = False,
 ) -> Batch:
@@ -82,9 +82,7 @@ def run_round(
     workers = Workers() if workers is None else workers
     budgets = terms.applied(population.budgets) if budgets is None else budgets
     work = _Work(terms.client(model, weights.size), population, budgets, weights.astype(np.float32), source)
-    collector: Callable[[], Collector] = partial(
-        terms.collector, budgets.size, weights.size, source, workers.count, only_sums=only_sums
-    )
+    collector = partial(terms.collector, budgets.size, weights.size, source, workers.count, only_sums=only_sums)
     edges = [*range(0, budgets.size, workers.users_at_once), budgets.size]
     blocks = list(pairwise(edges))
     with quiet_blas():
@@ -102,8 +100,8 @@ class _Work:
 
     client: Client
     population: Population
-    budgets: NDArray[np.float64]
-    weights: NDArray[np.float32]
+    budgets: F64
+    weights: F32
     source: SimulationSource
 
     def into(self, collector: Collector, blocks: list[tuple[int, int]]) -> None:
@@ -118,10 +116,11 @@ class _Work:
         offsets, rows = np.asarray(block.offsets), len(block.features)
         is_rising = offsets.shape == (stop - start + 1,) and offsets[0] == 0 and (offsets[1:] > offsets[:-1]).all()
         if not is_rising or not offsets[-1] == rows == len(block.labels):
-            raise ParameterError(
-                f"{type(self.population).__name__}.block({start}, {stop}) must have {stop - start + 1} offsets, rising "
-                f"from 0 to its number of rows, {rows}, and as many labels, got {offsets} and {len(block.labels)}"
+            name, got = f"{type(self.population).__name__}.block({start}, {stop})", f"{offsets} and {len(block.labels)}"
+            must = (
+                f"must have {stop - start + 1} offsets, rising from 0 to its number of rows, {rows}, and as many labels"
             )
+            raise ParameterError(f"{name} {must}, got {got}")
         # A copy: a stranger's model that could write to the run's own would give one user another's budget.
         return UserBlock(start, self.budgets[start:stop].copy(), block.features, block.labels, offsets)
 

@@ -4,19 +4,17 @@ Simulation and federation both go through here; they differ in where a batch com
 not charged first.
 """
 
-import hashlib
-import json
 import time
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerOptimizer, ServerState
 from apes.checks import exactly
 from apes.errors import ParameterError, ProtocolError
+from apes.mathematics.arrays import F64
 from apes.mathematics.compiled import quiet_blas
 from apes.messages import Batch
 from apes.models.model import Model, check_floats, check_model, evaluated
@@ -57,20 +55,16 @@ class Identity:
     schedule: str  # what the analyzer does with estimates, and the seed
     people: str  # digest of users, data and budgets
 
-    @property
-    def sha256(self) -> str:
-        """Of all of it: names the run in its log."""
-        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()
-
     def check(self, other: "Identity") -> None:
         """Raise unless the other is the same, and say what is not."""
         for name, mine in asdict(self).items():
             theirs, what = str(getattr(other, name)), "people (data or budgets)" if name == "people" else name
             if mine != theirs:
-                ours, others = (dict.fromkeys(text.split(", ")) for text in (mine, theirs))
-                got, own = ([part for part in a if part not in b] for a, b in ((others, ours), (ours, others)))
-                said = f"got {', '.join(got)[:200]}, not {', '.join(own)[:200]}"
-                raise ParameterError(f"resume must be of the same {what} as this run, {said}")
+                theirs_only, own = (
+                    set(a.split(", ")) - set(b.split(", ")) for a, b in ((theirs, mine), (mine, theirs))
+                )
+                got, not_got = (", ".join(sorted(parts))[:200] for parts in (theirs_only, own))
+                raise ParameterError(f"resume must be of the same {what} as this run, got {got}, not {not_got}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,11 +142,11 @@ class Run:
         """What is certified for the rounds charged so far, or why nothing is."""
         return self._accountant.guarantee
 
-    def allows(self, budgets: NDArray[np.float64]) -> bool:
+    def allows(self, budgets: F64) -> bool:
         """Whether the next round, with these participants, keeps within the target."""
         return self._accountant.allows(self._exposure(budgets))
 
-    def charge(self, budgets: NDArray[np.float64]) -> None:
+    def charge(self, budgets: F64) -> None:
         """Charge the next round, with these participants, before anything of it is released; or BudgetExceeded."""
         exposure = self._exposure(budgets)
         self._charged = exposure, self._accountant.charge(exposure)
@@ -180,14 +174,14 @@ class Run:
         self.progress = Progress(done.identity, state, (*done.metrics, metrics), (*done.exposures, exposure))
         self._charged = None
 
-    def model(self) -> NDArray[np.float64]:
+    def model(self) -> F64:
         """The weights to hand out."""
         return self._schedule.optimizer(1.0).model(self.progress.state)
 
-    def _exposure(self, budgets: NDArray[np.float64]) -> Exposure:
+    def _exposure(self, budgets: F64) -> Exposure:
         return self._terms.exposure(self.progress.rounds + 1, budgets, self._dimensions)
 
-    def _optimizer(self, name: str, budgets: NDArray[np.float64]) -> ServerOptimizer:
+    def _optimizer(self, name: str, budgets: F64) -> ServerOptimizer:
         """The optimizer for these participants; the default step depends on the noise of their reports."""
         if name not in self._optimizers:
             is_difference = bool(getattr(self._model, "is_difference", False))

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerState
 from apes.errors import DataError, ParameterError
+from apes.mathematics.arrays import F64
 from apes.storage.arrays import read_arrays
 from apes.storage.files import write_bytes, write_whole
 from apes.storage.version import __version__
@@ -89,10 +89,9 @@ class RunFolder:
         exposures = [exposure.as_dict() for exposure in progress.exposures]
         header = {"identity": asdict(progress.identity), "metrics": metrics, "exposures": exposures}
         # Who took part must be known again after a crash, to charge for it; so it is kept before the round counts.
-        for exposure in progress.exposures[-1:]:
-            self._keep_budgets(exposure)
+        self._keep_budgets(progress.exposures[-1])
         # The log before the checkpoint: after a crash it may say a round too many, which is done again, never too few.
-        self._grow_log([{"run": progress.identity.sha256, **line} for line in exposures])
+        self._grow_log([{"run": header["identity"], **line} for line in exposures])
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         write_whole(self.path / _CHECKPOINT, lambda file: np.savez(file, header=text, **vars(progress.state)))
         write_bytes(self.path / _METRICS, "".join(json.dumps(entry) + "\n" for entry in metrics).encode())
@@ -112,7 +111,7 @@ class RunFolder:
         except _UNREADABLE as error:
             raise DataError(f"{file} cannot be read: {error}") from None
 
-    def finish(self, weights: NDArray[np.float64] | None, summary: dict[str, Any]) -> None:
+    def finish(self, weights: F64 | None, summary: dict[str, Any]) -> None:
         """Write the model, if there is one, and the summary."""
         if weights is not None:
             write_whole(self.path / "model.npz", lambda file: np.savez(file, weights=weights))
@@ -135,7 +134,7 @@ class RunFolder:
             raise DataError(f"{self.path} has released nothing yet: there is nothing in {_EXPOSURES}")
         try:
             entries = [json.loads(line) for line in lines]
-            if len({entry.pop("run") for entry in entries}) > 1:
+            if len({json.dumps(entry.pop("run")) for entry in entries}) > 1:
                 raise DataError(f"{file} is not the log of a run: it has lines of several")
             return self._exposures(entries)
         except (*_UNREADABLE, AttributeError) as error:
@@ -160,7 +159,7 @@ class RunFolder:
         if not path.exists():
             write_whole(path, lambda file: np.save(file, np.sort(exposure.budgets)))
 
-    def _read_budgets(self, name: str) -> NDArray[np.float64]:
+    def _read_budgets(self, name: str) -> F64:
         path = self._budgets_file(name)
         try:
             with path.open("rb") as file:

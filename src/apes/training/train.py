@@ -5,14 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from apes.accounting.exposure import Exposure, budgets_digest
 from apes.accounting.guarantee import Guarantee
 from apes.checks import exactly, offering
 from apes.errors import BudgetExceeded, ParameterError
 from apes.features.feature_map import FeatureMap, mapped
+from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model
 from apes.population import Examples, Population
@@ -33,11 +31,11 @@ class TrainingResult:
         budgets: The local budgets of all users, as they were applied.
     """
 
-    weights: NDArray[np.float64]
+    weights: F64
     guarantee: Guarantee
     metrics: tuple[RoundMetrics, ...]
     exposures: tuple[Exposure, ...]
-    budgets: NDArray[np.float64] = field(repr=False)
+    budgets: F64 = field(repr=False)
 
     @property
     def accuracy(self) -> float:
@@ -94,11 +92,8 @@ def train(
     while not run.is_done and run.allows(budgets):
         began = time.perf_counter()
         run.charge(budgets)
-        source = SimulationSource(plan.seed, run.progress.rounds + 1)
-        weights = run.progress.state.weights
-        batch = run_round(
-            plan.terms, model, weights, people, source, budgets=budgets, workers=workers, only_sums=only_sums
-        )
+        source, now = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
+        batch = run_round(plan.terms, model, now, people, source, budgets=budgets, workers=workers, only_sums=only_sums)
         run.conclude(batch, began)
         after_round(run.progress)
     if not run.progress.metrics:

@@ -35,10 +35,8 @@ def fmt22_closed(budgets: Array, delta: float) -> float:
     n, epsilon0, delta = as_uniform(budgets, delta)
     limit = math.log(n) - math.log(16 * (math.log(2) - math.log(delta)))
     if not epsilon0 <= limit:
-        raise RegimeError(
-            f"fmt22_closed needs epsilon0 <= log(n / (16 log(2/delta))) = {limit:g}, "
-            f"got {epsilon0:g} at n = {n}, delta = {delta:g}"
-        )
+        got = f"got {epsilon0:g} at n = {n}, delta = {delta:g}"
+        raise RegimeError(f"fmt22_closed needs epsilon0 <= log(n / (16 log(2/delta))) = {limit:g}, {got}")
     return closed_form(n * math.exp(-epsilon0), epsilon0, delta)
 
 
