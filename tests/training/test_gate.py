@@ -151,7 +151,7 @@ def test_a_run_whose_charges_were_forged_is_not_resumed(free, forged):
 def test_what_recorded_exposures_say_of_themselves_is_not_believed(free):
     reached = free[1][1]
     cheap = [Cheap(**{field.name: getattr(e, field.name) for field in fields(e)}) for e in reached.exposures]
-    with pytest.raises(apes.ParameterError, match=r"exposure must be of apes's own class Exposure, got .* Cheap"):
+    with pytest.raises(apes.ParameterError, match=r"exposure must be of apes's own class Exposure, got Cheap"):
         apes.train(MODEL, people(), PLAN, resume=replace(reached, exposures=tuple(cheap)))
     honest = tuple(altered(e, budgets_sha256="0" * 64) for e in reached.exposures)
     again = apes.train(MODEL, people(), PLAN, resume=replace(reached, exposures=honest))
