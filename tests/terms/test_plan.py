@@ -20,7 +20,7 @@ from apes.terms.plan import schedule_digest
         ({"clip": float("inf")}, r"clip must be in \(0, inf\), got inf"),
         ({"levels": 1}, r"levels must be in \[2, 256\], got 1"),
         ({"levels": 257}, r"levels must be in \[2, 256\], got 257"),
-        ({"levels": "fine"}, r"levels must be one of continuous; got 'fine'"),
+        ({"levels": "fine"}, r"levels must be in \[2, 256\] or 'continuous', got 'fine'"),
         ({"framework": "unis", "levels": 256}, r"levels must be left out"),
         ({"learning_rate": 0.0}, r"learning_rate must be in"),
         ({"momentum": 1.0}, r"momentum must be in"),

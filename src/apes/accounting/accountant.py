@@ -42,8 +42,8 @@ class Accountant:
         colluders: int = 0,
         victim: float | None = None,
     ) -> None:
-        self.delta = check_delta(delta)
-        self.target = None if target is None else positive("target_epsilon", target)
+        self._delta = check_delta(delta)
+        self._target = None if target is None else positive("target_epsilon", target)
         self._expected = whole("expected_rounds", expected_rounds, 1)
         self._colluders = whole("colluders", colluders, 0)
         self._victim = None if victim is None else positive("victim", victim)
@@ -52,6 +52,10 @@ class Accountant:
         self._curves: dict[str, Ways] = {}
         self._rounds: Counter[str] = Counter()
         self._known: dict[frozenset[tuple[str, int]], float] = {frozenset(): 0.0}
+
+    # Read-only: what was promised at the beginning holds to the end.
+    delta = property(lambda self: self._delta)
+    target = property(lambda self: self._target)
 
     @property
     def epsilon(self) -> float:

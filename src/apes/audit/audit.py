@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon
@@ -24,6 +23,7 @@ from apes.analyzer.expected import law_at_zero, pooled_channel
 from apes.audit.attack import CONFIDENCE, Attack, audited_epsilon, error_rates
 from apes.checks import positive_array, whole
 from apes.errors import ProtocolError
+from apes.mathematics.arrays import F64
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.levels import level_probabilities
 from apes.mathematics.randomness import SimulationSource
@@ -35,7 +35,6 @@ from apes.terms.terms import Terms
 from apes.training.private_mean import Vectors
 from apes.training.round import Workers, run_round
 
-Array = NDArray[np.float64]
 _CLIP = 1.0
 # The worst updates lie beyond the clip bound, so that clipping is audited too.
 _BEYOND = 2.0
@@ -83,7 +82,7 @@ class AuditResult:
 
 
 def audit(
-    budgets: NDArray[np.float64],
+    budgets: F64,
     *,
     dimensions: int,
     trials: int,
@@ -123,7 +122,7 @@ def audit(
 class _Attacked:
     """The population under attack."""
 
-    budgets: Array
+    budgets: F64
     levels: int
     seed: int
 
@@ -134,7 +133,7 @@ class _Attacked:
         position[self._victim] = _BEYOND * _CLIP * (1 - 2 * world)
         return People(position, np.zeros(n, dtype=np.uint8), np.arange(n + 1), self.budgets)
 
-    def likelihoods(self) -> Array:
+    def likelihoods(self) -> F64:
         """Weights (levels, 2) of a report in the likelihood of each world.
 
         With the others' reports drawn from a law rho, counts c have a likelihood proportional to
@@ -151,7 +150,7 @@ class _Attacked:
         return int(np.argmax(self.budgets))
 
 
-def _world(attacked: _Attacked, world: int, trials: int, dimensions: int, progress: Progress) -> tuple[Array, Array]:
+def _world(attacked: _Attacked, world: int, trials: int, dimensions: int, progress: Progress) -> tuple[F64, F64]:
     """Simulate all trials of one world; return log-likelihood ratios of coordinates (trials, kept) and of users."""
     kept = min(dimensions, max(1, _MOST_SCORES // trials))
     coordinates, users = np.empty((trials, kept)), np.empty(trials)

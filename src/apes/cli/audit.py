@@ -29,11 +29,9 @@ def audit_command(
     if coded is None:
         raise ParameterError("levels must be in [2, 256]: the audit attacks coded reports; got 'continuous'")
     began = time.perf_counter()
-    with display.steps("attacking", "coordinates") as progress:
+    with display.steps("attacking", "coordinates") as show:
         own = make_budgets(budgets, users, seed)
-        result = audit(
-            own, dimensions=dimensions, trials=trials, levels=coded, delta=delta, seed=seed, progress=progress
-        )
+        result = audit(own, dimensions=dimensions, trials=trials, levels=coded, delta=delta, seed=seed, progress=show)
     # Without what only a picture shows.
     facts = {name: value for name, value in asdict(result).items() if not name.endswith("_attack")}
     facts |= {"passed": result.passed, "seconds": time.perf_counter() - began}

@@ -3,15 +3,14 @@
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, field, replace
 
 from apes.accounting.exposure import Exposure, budgets_digest
 from apes.accounting.guarantee import Guarantee
+from apes.checks import exactly, offering
 from apes.errors import BudgetExceeded, ParameterError
 from apes.features.feature_map import FeatureMap, mapped
+from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model
 from apes.population import Examples, Population
@@ -32,11 +31,11 @@ class TrainingResult:
         budgets: The local budgets of all users, as they were applied.
     """
 
-    weights: NDArray[np.float64]
+    weights: F64
     guarantee: Guarantee
     metrics: tuple[RoundMetrics, ...]
     exposures: tuple[Exposure, ...]
-    budgets: NDArray[np.float64] = field(repr=False)
+    budgets: F64 = field(repr=False)
 
     @property
     def accuracy(self) -> float:
@@ -77,8 +76,10 @@ def train(
 
     Raises:
         BudgetExceeded: If not even the first round keeps within the target.
-        ParameterError: If something does not fit, or ``resume`` is of another run.
     """
+    plan = replace(exactly("plan", plan, Plan))
+    offering("model", model, "start", "updates", "evaluate", "digest")
+    offering("people", people, "block")
     test = getattr(people, "test", None) if test is None else test
     if features is not None:
         people, test = mapped(people, test, features)
@@ -86,16 +87,13 @@ def train(
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
     run = Run(plan.terms, plan.schedule, model, identity, users=budgets.size, test=test, resume=resume)
-    if resume is not None and {exposure.budgets_sha256 for exposure in resume.exposures} - {budgets_digest(budgets)}:
+    if {exposure.budgets_sha256 for exposure in run.progress.exposures} - {budgets_digest(budgets)}:
         raise ParameterError("resume must be of the same people (data or budgets), got rounds that charged for others")
     while not run.is_done and run.allows(budgets):
         began = time.perf_counter()
         run.charge(budgets)
-        source = SimulationSource(plan.seed, run.progress.rounds + 1)
-        weights = run.progress.state.weights
-        batch = run_round(
-            plan.terms, model, weights, people, source, budgets=budgets, workers=workers, only_sums=only_sums
-        )
+        source, now = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
+        batch = run_round(plan.terms, model, now, people, source, budgets=budgets, workers=workers, only_sums=only_sums)
         run.conclude(batch, began)
         after_round(run.progress)
     if not run.progress.metrics:

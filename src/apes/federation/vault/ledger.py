@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.errors import DataError
+from apes.mathematics.arrays import F64
 from apes.storage.database import open_database, read_database
 
 # Answers are kept for the round that runs and the one before it; older ones are over everywhere.
@@ -65,7 +65,7 @@ class VaultLedger:
         query = "select max(round) from answers where run = ?"
         return int(self._database.execute(query, (run,)).fetchone()[0] or 0)
 
-    def spent(self, further: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    def spent(self, further: F64 | None = None) -> F64:
         """Local epsilon that each user has spent, over all coordinates, rounds and runs, in nats.
 
         What one further round would cost each is counted in if it is given.

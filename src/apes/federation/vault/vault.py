@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from apes.errors import DataError
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.ledger import VaultLedger
+from apes.mathematics.arrays import F32, F64
 from apes.mathematics.randomness import SystemSource
 from apes.population import People
 from apes.wire.envelope import Binding, seal
@@ -59,7 +60,7 @@ class Holdings:
 
     population: People
     keys: list[Ed25519PrivateKey]  # that the users sign with
-    allowances: NDArray[np.float64]  # local epsilon that each grants, over all coordinates, rounds and runs, in nats
+    allowances: F64  # local epsilon that each grants, over all coordinates, rounds and runs, in nats
 
     def __post_init__(self) -> None:
         users = self.population.budgets.size
@@ -118,7 +119,7 @@ class Vault:
         self.ledger.record(request.run, request.round, answer, costs)
         return answer
 
-    def _reports(self, weights: NDArray[np.float32], willing: NDArray[np.intp], binding: Binding) -> list[bytes]:
+    def _reports(self, weights: F32, willing: NDArray[np.intp], binding: Binding) -> list[bytes]:
         population, keys, source, sealed = self.holdings.population, self.holdings.keys, SystemSource(), []
         for start in range(0, population.budgets.size, _USERS_AT_ONCE):
             stop = min(start + _USERS_AT_ONCE, population.budgets.size)
