@@ -53,7 +53,6 @@ class Accountant:
         self._rounds: Counter[str] = Counter()
         self._known: dict[frozenset[tuple[str, int]], float] = {frozenset(): 0.0}
 
-    # Read-only: what was promised at the beginning holds to the end.
     delta = property(lambda self: self._delta)
     target = property(lambda self: self._target)
 

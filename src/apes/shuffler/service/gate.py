@@ -55,4 +55,7 @@ class Gate:
 
     def _exposure(self, budgets: F64) -> Exposure:
         policy = self._policy
-        return Exposure(budgets, policy.charged, policy.levels, policy.top_b_first, dimensions=policy.dimensions)
+        # Without top-b-first, fewer coordinates than there are can only be those of a random choice.
+        thin = "random-b" if policy.charged < policy.dimensions and policy.top_b_first is None else None
+        sizes = policy.charged, policy.levels, policy.top_b_first
+        return Exposure(budgets, *sizes, dimensions=policy.dimensions, sparsifier=thin)
