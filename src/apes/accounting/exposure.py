@@ -1,6 +1,7 @@
 """Exposure: what one round reveals, as accountants consume it, logs keep it, and certificates come out of it again."""
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property, lru_cache
@@ -11,6 +12,8 @@ import numpy as np
 from apes.accounting import Array
 from apes.accounting.certificate.curve import PrivacyCurve, check_levels, hiding_curve, honest_others
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
+from apes.accounting.composition.gaussian import covering_shift
+from apes.accounting.composition.lattice import UNIT
 from apes.checks import positive_array, whole
 from apes.errors import DataError, ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -19,6 +22,25 @@ NEIGHBOURS = "replace-one-user"
 """One user's data replaced by any other; the number of users and everybody's budget stay, and are public."""
 Ways = tuple[tuple[PrivacyCurve, int], ...]
 """Curves and how often each is used: every one of them covers the round, and the smaller result holds."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What releases cost one person: covered by a Gaussian shift of mu, and by an event of probability ``delta``.
+
+    Costs add up, also where the next release is chosen by what came out of the last (docs/proofs.md, 13).
+    """
+
+    mu_squared: float = 0.0
+    delta: float = 0.0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        # A few units, so that sums are from above.
+        return Cost((self.mu_squared + other.mu_squared) * (1 + 4 * UNIT), (self.delta + other.delta) * (1 + 4 * UNIT))
+
+    def times(self, rounds: int) -> "Cost":
+        """The same release so many times."""
+        return Cost(self.mu_squared * rounds * (1 + 4 * UNIT), self.delta * rounds * (1 + 4 * UNIT))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +128,18 @@ class Exposure:
         deltas = tuple(delta / (rounds * uses) for uses in self.uses)
         return _curves(self.budgets.tobytes(), own, self.uses, deltas, colluders, self.levels)
 
+    def cost(self, delta_0: float, colluders: int = 0, victim: float | None = None) -> Cost:
+        """What the round costs the victim (by default anybody), ``delta_0`` per use of a curve being left uncovered."""
+        if self.why_not_certified is not None:
+            return Cost(math.inf, 0.0)
+        largest = float(self.budgets.max())
+        own = largest if victim is None else min(victim, largest)
+        shifts = _shifts(self.budgets.tobytes(), own, self.uses, delta_0, colluders, self.levels)
+        return min(
+            (Cost(uses * c * c * (1 + 8 * UNIT), uses * delta_0) for c, uses in zip(shifts, self.uses, strict=True)),
+            key=lambda cost: cost.mu_squared,
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """The exposure as plain values, for a line of JSON; the budgets by their digest, which names their file."""
         plain = asdict(self)
@@ -145,6 +179,15 @@ def _curves(  # parameters: all that a certificate depends on, hashable
         # The couple's curve is not computed there: whole coordinates are counted both ways.
         return plain, plain
     return plain, (top_b_first_curve(victim, others, deltas[1], levels), uses[1])
+
+
+@lru_cache(maxsize=256)
+def _shifts(  # parameters: all that a certificate depends on, hashable
+    budgets: bytes, victim: float, uses: tuple[int, ...], delta_0: float, colluders: int, levels: int | None
+) -> tuple[float, ...]:
+    """The Gaussian shift that covers one use, way by way."""
+    ways = _curves(budgets, victim, uses, (delta_0,) * len(uses), colluders, levels)
+    return tuple(covering_shift(curve, delta_0) for curve, _ in ways)
 
 
 def budgets_digest(budgets: Array) -> str:

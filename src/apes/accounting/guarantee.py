@@ -8,11 +8,24 @@ from typing import Any
 from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import composed_epsilon
-from apes.accounting.exposure import NEIGHBOURS, Exposure
+from apes.accounting.composition.gaussian import gaussian_delta, gaussian_epsilon
+from apes.accounting.exposure import NEIGHBOURS, Cost, Exposure
 from apes.accounting.lower import lower_epsilon
 from apes.checks import positive, whole
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
+
+FEW = 1000
+"""Users from which on the exact composition of a fixed sequence gains nothing over one Gaussian."""
+
+# Share of delta that is set aside for what the Gaussians do not cover.
+_COVER = 1e-3
+_UNKNOWN = Cost(math.inf)
+
+
+def cover_of(delta: float) -> float:
+    """The part of delta that all uses together may leave uncovered."""
+    return _COVER * delta
 
 
 @dataclass(frozen=True)
@@ -28,6 +41,10 @@ class Guarantee:
         lower: What some dataset forces at the same delta: how tight epsilon is; 0 where none is known. Over many
             coordinates or rounds its own rounding is not bounded, so it is a measure, not a theorem.
         why_not_certified: Why nothing is certified; None if something is.
+        cost: Gaussian shift and probability that cover everything; what `epsilon_at` and `delta_at` come from.
+        is_adaptive: Which road it came by. True: it holds whoever chose, by what was released before, who took part
+            and when to stop; it is the limit that was set, not what was spent. False: it holds for this sequence of
+            participants, settled before the first release.
         account: Certified epsilon of a user with a given budget; see `of`.
     """
 
@@ -38,7 +55,22 @@ class Guarantee:
     method: str = ""
     lower: float = 0.0
     why_not_certified: str | None = None
+    cost: Cost = _UNKNOWN
+    is_adaptive: bool = False
     account: Callable[[float], float] = field(default=lambda budget: math.inf, repr=False, compare=False)
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian shift that covers everything, up to ``cost.delta``."""
+        return math.sqrt(self.cost.mu_squared)
+
+    def epsilon_at(self, delta: float) -> float:
+        """The same guarantee at another delta in (0, 1): epsilon, from above."""
+        return gaussian_epsilon(self.mu, check_delta(delta) - self.cost.delta)
+
+    def delta_at(self, epsilon: float) -> float:
+        """The same guarantee at another epsilon in (0, inf): delta, from above."""
+        return min(1.0, gaussian_delta(self.mu, positive("epsilon", epsilon)) + self.cost.delta)
 
     def of(self, budget: float) -> "Guarantee":
         """The guarantee of a user with this local budget: at most everybody's.
@@ -53,8 +85,9 @@ class Guarantee:
         """The guarantee of a run as plain values, with epsilon after each round; or why there is none."""
         why = self.why_not_certified
         figures = {"epsilon": None if why else self.epsilon, "epsilon_by_round": None if why else list(by_round)}
+        road = "adaptive" if self.is_adaptive else "fixed sequence"
         public = {"delta": self.delta, "neighbours": self.neighbours, "level": "user, all coordinates of all rounds"}
-        return {**figures, **public, "why": why}
+        return {**figures, "mu": None if why else self.mu, "road": road, **public, "why": why}
 
     def __str__(self) -> str:
         if self.why_not_certified is not None:
@@ -110,8 +143,11 @@ def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders:
         own = took_part(budget, float(exposure.budgets.max()))
         return certified_epsilon(exposure, delta, rounds, colluders, victim=own)
 
-    level, method = exposure.level(rounds), exposure.method
-    return Guarantee(epsilon, delta, level=level, method=method, lower=lower, account=personal)
+    about, cost = (
+        {"level": exposure.level(rounds), "method": exposure.method},
+        _cost(exposure, delta, rounds, colluders),
+    )
+    return Guarantee(epsilon, delta, lower=lower, cost=cost, account=personal, **about)
 
 
 def took_part(budget: float, largest: float) -> float:
@@ -128,5 +164,14 @@ def certified_epsilon(
 
     It is about the user with the largest budget, which covers everybody, or about one with the victim's.
     """
-    ways = exposure.curves(check_delta(delta), whole("rounds", rounds, 1), colluders, victim)
-    return min(composed_epsilon(curve, delta, uses * rounds) for curve, uses in ways)
+    cost = _cost(exposure, check_delta(delta), whole("rounds", rounds, 1), colluders, victim)
+    epsilon = gaussian_epsilon(math.sqrt(cost.mu_squared), delta - cost.delta)
+    if exposure.budgets.size > FEW and max(exposure.uses) * rounds > 1:
+        return epsilon
+    ways = exposure.curves(delta, rounds, colluders, victim)
+    return min(epsilon, *(composed_epsilon(curve, delta, uses * rounds) for curve, uses in ways))
+
+
+def _cost(exposure: Exposure, delta: float, rounds: int, colluders: int, victim: float | None = None) -> Cost:
+    delta_0 = cover_of(delta) / (rounds * max(exposure.uses))
+    return exposure.cost(delta_0, colluders, victim).times(rounds)

@@ -66,10 +66,10 @@ def train_command(
 def _new_folder(path: Path, chosen: Choices, people: People, dimensions: int, data: str) -> RunFolder | None:
     """A folder for the run, or None if not even its first round keeps within the target."""
     terms, users = chosen.plan.terms, people.budgets.size
-    if not terms.accountant(users).allows(terms.exposure(1, terms.applied(people.budgets), dimensions)):
+    accountant = terms.accountant(users, settled=True)
+    if not accountant.allows(terms.exposure(1, terms.applied(people.budgets), dimensions)):
         return None
-    delta = terms.central_delta(users)
-    return RunFolder.create(path, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=data)
+    return RunFolder.create(path, chosen.as_dict(), accountant, data=data)
 
 
 def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[str, Any]:

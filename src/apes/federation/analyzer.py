@@ -137,7 +137,9 @@ class AnalyzerRun:
         identity = Identity(self.terms.digest, schedule_digest(schedule, 0), people)
         try:
             reached = self._folder.load()
-            return Run(self.terms.terms, schedule, self.terms.model, identity, users=1, test=test, resume=reached)
+            # Who takes part is chosen on the way: by who answers, and by whoever asks.
+            terms, model = self.terms.terms, self.terms.model
+            return Run(terms, schedule, model, identity, users=1, test=test, settled=False, resume=reached)
         except ParameterError as error:
             raise DataError(f"{self.folder} holds another run; choose another folder: {error}") from None
 
@@ -145,9 +147,8 @@ class AnalyzerRun:
 def _run_folder(path: Path, terms: FederationTerms) -> RunFolder:
     if (path / "config.json").exists():
         return RunFolder.open(path)
-    delta = terms.terms.central_delta(1)
     choices, data = {"terms": terms.digest}, "held by the federation's vaults"
-    return RunFolder.create(path, choices, delta=delta, rounds=terms.rounds, data=data)
+    return RunFolder.create(path, choices, terms.terms.accountant(1, settled=False), data=data)
 
 
 def _read_test(path: Path, model: LogisticRegression) -> Examples:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
-from apes.accounting.exposure import Exposure
+from apes.accounting.exposure import Cost, Exposure
 from apes.analyzer.calibrator import Calibrator
 from apes.checks import one_of, positive, positive_array, unused, whole, within
 from apes.client.client import Client, DeviceClient
@@ -161,9 +161,10 @@ class Terms:
         """Delta of the certified central guarantee, for so many users."""
         return 1 / (10 * users) if self.delta is None else self.delta
 
-    def accountant(self, users: int) -> Accountant:
-        """The gate of a run under these terms, for about so many users."""
-        return Accountant(self.central_delta(users), expected_rounds=self.rounds, target=self.target_epsilon)
+    def accountant(self, users: int, *, settled: bool, limit: Cost | None = None) -> Accountant:
+        """The gate of a run under these terms, for about so many users; ``settled`` and ``limit`` as for Accountant."""
+        delta, target = self.central_delta(users), self.target_epsilon
+        return Accountant(delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit)
 
     def _top_b_first(self, dimensions: int) -> int | None:
         return None if self.sparsification is None else self.sparsification.top_b_first(dimensions)

@@ -85,7 +85,9 @@ def train(
     budgets = plan.terms.applied(people.budgets)
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
-    run = Run(plan.terms, plan.schedule, model, identity, users=budgets.size, test=test, resume=resume)
+    # Settled: everybody in every round, and as many rounds as fit, which follows from the budgets alone.
+    users = budgets.size
+    run = Run(plan.terms, plan.schedule, model, identity, users=users, test=test, settled=True, resume=resume)
     if resume is not None and {exposure.budgets_sha256 for exposure in resume.exposures} - {budgets_digest(budgets)}:
         raise ParameterError("resume must be of the same people (data or budgets), got rounds that charged for others")
     while not run.is_done and run.allows(budgets):
