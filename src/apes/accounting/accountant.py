@@ -9,8 +9,7 @@ from typing import Any
 
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import Composer
-from apes.accounting.composition.gaussian import gaussian_epsilon, largest_mu
-from apes.accounting.composition.lattice import UNIT
+from apes.accounting.composition.gaussian import largest_mu
 from apes.accounting.exposure import Cost, Exposure, Ways
 from apes.accounting.guarantee import FEW, Guarantee, cover_of, took_part
 from apes.checks import positive, whole
@@ -68,7 +67,8 @@ class Accountant:
         self.limit = limit if target is None else self._allowed(self.target or 0.0)
         self._composer = cache(lambda uses: Composer(self.delta, uses * self._expected))
         self._exposures: list[Exposure] = []
-        self._curves: dict[str, Ways] = {}
+        self._kinds: dict[str, Exposure] = {}
+        self._curves = cache(self._ways)
         self._rounds: Counter[str] = Counter()
         self._known: dict[frozenset[tuple[str, int]], float] = {frozenset(): 0.0}
         self.spent = Cost()
@@ -132,8 +132,7 @@ class Accountant:
             return True
         if self.settled:
             return self.target is None or epsilon <= self.target
-        total = self.spent + self.cost(exposure).times(rounds)
-        return total.mu_squared <= limit.mu_squared and total.delta <= limit.delta
+        return (self.spent + self.cost(exposure).times(rounds)).fits(limit)
 
     def after(self, exposure: Exposure, rounds: int = 1) -> float:
         """Epsilon of all rounds if further ones like this took place; nothing is charged."""
@@ -158,7 +157,7 @@ class Accountant:
         if not self.settled:
             why = _UNLIMITED if why is None and self.limit is None else why
             cost = Cost(math.inf) if why is not None or self.limit is None else self.limit
-            epsilon = min(self.target or math.inf, self._gaussian(cost))
+            epsilon = min(self.target or math.inf, cost.epsilon(self.delta))
             # Cohorts that were chosen may have hidden some better than others: everybody has the limit.
             account = _equally(epsilon)
         facts = Guarantee(epsilon, self.delta, level=level, method=method, why_not_certified=why, account=account)
@@ -170,35 +169,29 @@ class Accountant:
         personal = Accountant(self.delta, expected_rounds=self._expected, colluders=self._colluders, victim=own)
         # One of each multiset of participants, as often as it was charged.
         for name, count in self._rounds.items():
-            exposure = next(e for e in self._exposures if _name(e) == name)
-            personal._rounds = personal._with(exposure, count)
-            personal.spent += personal.cost(exposure).times(count)
+            personal._rounds = personal._with(self._kinds[name], count)
+            personal.spent += personal.cost(self._kinds[name]).times(count)
         return min(self.epsilon, personal.epsilon)
 
     def _allowed(self, target: float) -> Cost:
         """What a filter for the target may spend."""
         cover = cover_of(self.delta)
-        return Cost(largest_mu(target, self.delta - cover) ** 2 * (1 - 4 * UNIT), cover)
-
-    def _gaussian(self, cost: Cost) -> float:
-        return gaussian_epsilon(math.sqrt(cost.mu_squared), self.delta - cost.delta)
+        return Cost((largest_mu(target, self.delta - 2 * cover) * (1 - 1e-8)) ** 2, cover)
 
     def _with(self, exposure: Exposure, rounds: int) -> Counter[str]:
         """Rounds by the name of their curves, with these added."""
-        name = _name(exposure)
-        is_few = self.settled and exposure.budgets.size <= FEW
-        if name not in self._curves and is_few and exposure.why_not_certified is None:
-            self._curves[name] = exposure.curves(self.delta, self._expected, self._colluders, self._victim)
+        name = f"{exposure.budgets_sha256} {exposure.form}"
+        self._kinds[name] = exposure
         return self._rounds + Counter({name: rounds})
 
     def _epsilon(self, rounds: Counter[str], spent: Cost) -> float:
-        """Epsilon of rounds: by the Gaussian that covers them, or by their exact composition where users are few."""
-        epsilon = self._gaussian(spent)
-        if not (rounds and rounds.keys() <= self._curves.keys()):
+        """Epsilon of rounds: by the Gaussian that covers them; where users are few, by their exact composition."""
+        epsilon, few = spent.epsilon(self.delta), any(self._kinds[name].budgets.size <= FEW for name in rounds)
+        if not (self.settled and few and math.isfinite(spent.mu_squared)):
             return epsilon
         key = frozenset(rounds.items())
         if key not in self._known:
-            ways = zip(*(self._curves[name] for name in rounds), strict=True)
+            ways = zip(*(self._curves(name) for name in rounds), strict=True)
             self._known[key] = min(
                 self._composer(way[0][1]).epsilon(
                     [(curve, uses * n) for (curve, uses), n in zip(way, rounds.values(), strict=True)]
@@ -207,11 +200,9 @@ class Accountant:
             )
         return min(epsilon, self._known[key])
 
+    def _ways(self, name: str) -> Ways:
+        return self._kinds[name].curves(self.delta, self._expected, self._colluders, self._victim)
+
 
 def _equally(epsilon: float) -> Callable[[float], float]:
     return lambda budget: epsilon
-
-
-def _name(exposure: Exposure) -> str:
-    """Of the curves of an exposure: another form, or one without a certificate, has other curves."""
-    return f"{exposure.budgets_sha256} {exposure.form}"

@@ -12,7 +12,7 @@ import numpy as np
 from apes.accounting import Array
 from apes.accounting.certificate.curve import PrivacyCurve, check_levels, hiding_curve, honest_others
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
-from apes.accounting.composition.gaussian import covering_shift
+from apes.accounting.composition.gaussian import covering_shift, gaussian_epsilon
 from apes.accounting.composition.lattice import UNIT
 from apes.checks import positive_array, whole
 from apes.errors import DataError, ParameterError
@@ -22,6 +22,8 @@ NEIGHBOURS = "replace-one-user"
 """One user's data replaced by any other; the number of users and everybody's budget stay, and are public."""
 Ways = tuple[tuple[PrivacyCurve, int], ...]
 """Curves and how often each is used: every one of them covers the round, and the smaller result holds."""
+# Sums of up to a million costs are off by less.
+_SUMS = 1 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,19 @@ class Cost:
     delta: float = 0.0
 
     def __add__(self, other: "Cost") -> "Cost":
-        # A few units, so that sums are from above.
-        return Cost((self.mu_squared + other.mu_squared) * (1 + 4 * UNIT), (self.delta + other.delta) * (1 + 4 * UNIT))
+        return Cost(self.mu_squared + other.mu_squared, self.delta + other.delta)
 
     def times(self, rounds: int) -> "Cost":
         """The same release so many times."""
-        return Cost(self.mu_squared * rounds * (1 + 4 * UNIT), self.delta * rounds * (1 + 4 * UNIT))
+        return Cost(self.mu_squared * rounds, self.delta * rounds)
+
+    def fits(self, limit: "Cost") -> bool:
+        """Whether it is within a limit, up to the rounding of sums, which `epsilon` allows for."""
+        return self.mu_squared <= limit.mu_squared * _SUMS and self.delta <= limit.delta * _SUMS
+
+    def epsilon(self, delta: float) -> float:
+        """Epsilon at delta of everything together, from above."""
+        return gaussian_epsilon(math.sqrt(self.mu_squared) * _SUMS, delta - self.delta * _SUMS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import composed_epsilon
-from apes.accounting.composition.gaussian import gaussian_delta, gaussian_epsilon
+from apes.accounting.composition.gaussian import gaussian_delta
 from apes.accounting.exposure import NEIGHBOURS, Cost, Exposure
 from apes.accounting.lower import lower_epsilon
 from apes.checks import positive, whole
@@ -66,7 +66,7 @@ class Guarantee:
 
     def epsilon_at(self, delta: float) -> float:
         """The same guarantee at another delta in (0, 1): epsilon, from above."""
-        return gaussian_epsilon(self.mu, check_delta(delta) - self.cost.delta)
+        return self.cost.epsilon(check_delta(delta))
 
     def delta_at(self, epsilon: float) -> float:
         """The same guarantee at another epsilon in (0, inf): delta, from above."""
@@ -143,11 +143,8 @@ def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders:
         own = took_part(budget, float(exposure.budgets.max()))
         return certified_epsilon(exposure, delta, rounds, colluders, victim=own)
 
-    about, cost = (
-        {"level": exposure.level(rounds), "method": exposure.method},
-        _cost(exposure, delta, rounds, colluders),
-    )
-    return Guarantee(epsilon, delta, lower=lower, cost=cost, account=personal, **about)
+    level, method, cost = exposure.level(rounds), exposure.method, _cost(exposure, delta, rounds, colluders)
+    return Guarantee(epsilon, delta, level=level, method=method, lower=lower, cost=cost, account=personal)
 
 
 def took_part(budget: float, largest: float) -> float:
@@ -165,7 +162,7 @@ def certified_epsilon(
     It is about the user with the largest budget, which covers everybody, or about one with the victim's.
     """
     cost = _cost(exposure, check_delta(delta), whole("rounds", rounds, 1), colluders, victim)
-    epsilon = gaussian_epsilon(math.sqrt(cost.mu_squared), delta - cost.delta)
+    epsilon = cost.epsilon(delta)
     if exposure.budgets.size > FEW and max(exposure.uses) * rounds > 1:
         return epsilon
     ways = exposure.curves(delta, rounds, colluders, victim)
