@@ -329,7 +329,7 @@ class TestTrainingLoop:
         mean(np.zeros((n, d)), np.full(n, 1.0))
         with pytest.raises(apes.BudgetExceeded, match="beyond the target"):
             mean(np.zeros((n, d)), np.full(n, 1.0))
-        assert mean.guarantee.epsilon == pytest.approx((spent[1] + spent[2]) / 2, rel=1e-6)
+        assert spent[1] < mean.guarantee.epsilon <= (spent[1] + spent[2]) / 2
         assert mean.guarantee.is_adaptive
 
     def test_says_why_nothing_is_certified(self):
