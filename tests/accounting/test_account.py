@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apes import Exposure, ParameterError
-from apes.accounting.account import Question, account, personal_curve, published_figures
+from apes.accounting.account import Question, account, by_group, published_figures
 from apes.accounting.guarantee import certify
 
 SMALL = np.linspace(0.05, 1, 300)
@@ -24,9 +24,9 @@ def test_parts_fit_together():
     assert result.dimension.delta == pytest.approx(np.tanh(0.5) * 1e-8)
     assert result.round.delta == result.total.delta == 1e-5
     # The victim with the largest budget has the largest personal figure, which is everybody's guarantee.
-    assert result.personal_local[[0, -1]].tolist() == [0.05, 1.0]
-    assert (np.diff(result.personal_central) >= 0).all()
-    assert result.personal_central[-1] == pytest.approx(result.dimension.epsilon, rel=1e-4)
+    epsilons = [group.epsilon for group in result.personal]
+    assert epsilons == sorted(epsilons)
+    assert (result.personal[-1].budget, epsilons[-1]) == (1.0, result.total.epsilon)
 
 
 def test_sparse_reports_are_charged_for_what_they_say():
@@ -43,10 +43,14 @@ def test_sparse_reports_are_charged_for_what_they_say():
 
 
 def test_a_user_with_a_smaller_budget_is_better_protected():
-    local, central = personal_curve(SMALL, 1e-8, 256, 0)
-    assert local.size == 20
-    assert (central < local).all()
-    assert central[0] < central[-1] / 5
+    groups = by_group(certify(np.linspace(0.05, 1, 1500), delta=1e-6, dimensions=10), np.linspace(0.05, 1, 1500))
+    assert [group.users for group in groups] == pytest.approx([1500 / 8] * 8, abs=2)
+    assert sum(group.users for group in groups) == 1500
+    assert groups[0].epsilon < groups[-1].epsilon / 4
+    few = np.repeat([0.1, 0.5, 1.0], [900, 450, 150])
+    named = by_group(certify(few, delta=1e-6, dimensions=10), few)
+    assert [(group.budget, group.users) for group in named] == [(0.1, 900), (0.5, 450), (1.0, 150)]
+    assert named[0].epsilon < named[1].epsilon / 4 < named[2].epsilon / 6
 
 
 def test_published_figures_of_the_papers_setting():

@@ -1,6 +1,7 @@
 """The command account: what is proved about a population, or about a run from its log alone."""
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,12 +66,13 @@ def _account_of_run(path: Path, as_json: bool) -> None:
 def _as_dict(result: Account) -> dict[str, Any]:
     """The account as plain values."""
     levels = {"dimension": result.dimension, "round": result.round, "total": result.total}
-    personal = zip(result.personal_local.tolist(), result.personal_central.tolist(), strict=True)
     return {
-        "certified": {name: {"epsilon": part.epsilon, "delta": part.delta} for name, part in levels.items()},
+        "certified": {
+            name: {"epsilon": part.epsilon, "delta": part.delta, "mu": part.mu} for name, part in levels.items()
+        },
         "neighbours": result.dimension.neighbours,
         "published": result.published,
         "lower": {name: part.lower for name, part in levels.items()},
         "local": result.local,
-        "personal": [{"local": local, "central": central} for local, central in personal],
+        "personal": [asdict(group) for group in result.personal],
     }

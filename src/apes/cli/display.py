@@ -106,11 +106,16 @@ def account(answer: dict[str, Any]) -> None:
     for name, value in sorted(answer["published"].items()):
         claims.add_row(name, "outside its range" if value is None else f"{value:.4g}")
     console.print(claims)
-    first, last = answer["personal"][0], answer["personal"][-1]
-    console.print(
-        f"personal, one coordinate: from {first['central']:.3g} (local budget {first['local']:.3g}) "
-        f"to {last['central']:.3g} (local budget {last['local']:.3g}); {answer['seconds']:.1f} s"
-    )
+    groups(answer["personal"])
+    console.print(f"{answer['seconds']:.1f} s")
+
+
+def groups(personal: list[dict[str, Any]]) -> None:
+    """Print what is certified for users by their budgets."""
+    table = _table("[bold]Everybody's own[/] (central, all rounds)", ("local budget up to", "users", "epsilon"))
+    for group in personal:
+        table.add_row(f"{group['budget']:.4g}", f"{group['users']:,}", f"{group['epsilon']:.4g}")
+    console.print(table)
 
 
 def level_choice(answer: dict[str, Any]) -> None:
@@ -155,6 +160,8 @@ def summary(result: dict[str, Any]) -> None:
         if value is not None:
             table.add_row(name, value)
     console.print(table)
+    if proved["epsilon"] is not None:
+        groups(proved["by_budget"])
 
 
 def spent(accounts: list[dict[str, Any]]) -> None:

@@ -2,11 +2,13 @@
 
 import resource
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from apes.accounting.account import by_group
 from apes.cli import display, shared
 from apes.cli.options import Choices, make_choices, with_choices
 from apes.errors import ParameterError
@@ -81,8 +83,7 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
     optimizer = plan.schedule.optimizer(noise, is_difference=simulation.update == "fedprox")
     proved = result.guarantee.as_dict([entry.epsilon for entry in result.metrics])
     if proved["epsilon"] is not None:
-        # Two of many: the cautious and the bold; others lie between.
-        proved["by_budget"] = [{"budget": e, "epsilon": result.guarantee.of(e).epsilon} for e in (low, high)]
+        proved["by_budget"] = [asdict(group) for group in by_group(result.guarantee, result.budgets)]
     return {
         "framework": plan.framework,
         "budgets": simulation.budgets,
