@@ -86,11 +86,6 @@ class Accountant:
         return {**names, "colluders": self._colluders, "settled": self.settled, "limit": limit}
 
     @property
-    def planned(self) -> int:
-        """About how many rounds there were to be."""
-        return self._expected
-
-    @property
     def epsilon(self) -> float:
         """Epsilon of everything charged so far; 0 if nothing was, infinite where there is no certificate."""
         return self._epsilon(self._rounds, self.spent)
@@ -167,8 +162,12 @@ class Accountant:
         """Certified epsilon of a user with this budget, in the same rounds."""
         own = took_part(budget, max((float(exposure.budgets.max()) for exposure in self._exposures), default=0.0))
         personal = Accountant(self.delta, expected_rounds=self._expected, colluders=self._colluders, victim=own)
-        # One of each multiset of participants, as often as it was charged.
+        # One of each multiset of participants, as often as it was charged. Somebody whose budget is known took part
+        # where it is found.
+        with_it = [name for name in self._rounds if own in self._kinds[name].budgets] or list(self._rounds)
         for name, count in self._rounds.items():
+            if name not in with_it:
+                continue
             personal._rounds = personal._with(self._kinds[name], count)
             personal.spent += personal.cost(self._kinds[name]).times(count)
         return min(self.epsilon, personal.epsilon)

@@ -3,6 +3,7 @@
 import resource
 import time
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,10 +69,11 @@ def train_command(
 def _new_folder(path: Path, chosen: Choices, people: People, dimensions: int, data: str) -> RunFolder | None:
     """A folder for the run, or None if not even its first round keeps within the target."""
     terms, users = chosen.plan.terms, people.budgets.size
-    accountant = terms.accountant(users, settled=True)
-    if not accountant.allows(terms.exposure(1, terms.applied(people.budgets), dimensions)):
+    accountant, budgets = terms.accountant(users, settled=True), terms.applied(people.budgets)
+    cohorts = list(islice(terms.cohorts(budgets, dimensions), terms.rounds))
+    if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
         return None
-    return RunFolder.create(path, chosen.as_dict(), accountant, data=data)
+    return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=data)
 
 
 def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def _run_folder(path: Path, terms: FederationTerms) -> RunFolder:
     if (path / "config.json").exists():
         return RunFolder.open(path)
     choices, data = {"terms": terms.digest}, "held by the federation's vaults"
-    return RunFolder.create(path, choices, terms.terms.accountant(1, settled=False), data=data)
+    return RunFolder.create(path, choices, terms.terms.accountant(1, settled=False), rounds=terms.rounds, data=data)
 
 
 def _read_test(path: Path, model: LogisticRegression) -> Examples:

@@ -34,7 +34,7 @@ class Plan:
     sparsifier: str | None = None
     keep: float | None = None
     delta: float | None = None
-    target_epsilon: float | None = None
+    target_epsilon: float | str | None = None
     seed: int = 1
     mechanism: Mechanism | None = None
 

@@ -2,8 +2,12 @@
 
 import hashlib
 import json
+import math
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.personal import own_cohorts
 from apes.analyzer.calibrator import Calibrator
 from apes.checks import one_of, positive, positive_array, unused, whole, within
 from apes.client.client import Client, DeviceClient
@@ -39,7 +44,8 @@ class Terms:
             (1 - keep) C.
         rounds: Rounds of training T, at least 1.
         delta: Delta of the certified central guarantee, in [1e-100, 0.5] (default 1 / 10 n).
-        target_epsilon: No round takes place after which the certified epsilon of a user would exceed it.
+        target_epsilon: No round takes place after which the certified epsilon of a user would exceed it; or
+            ``own:FACTOR``: whoever would exceed FACTOR times the own budget is left out of further rounds.
         mechanism: A stranger's mechanism, shuffled, in place of the framework's; None for the framework's own.
     """
 
@@ -50,7 +56,7 @@ class Terms:
     keep: float | None = None
     rounds: int = 40
     delta: float | None = None
-    target_epsilon: float | None = None
+    target_epsilon: float | str | None = None
     mechanism: Mechanism | None = None
 
     def __post_init__(self) -> None:
@@ -71,8 +77,9 @@ class Terms:
             unused(options, f"nothing central is certified, {self.why_not_certified}")
         if self.delta is not None:
             within("delta", self.delta, SMALLEST_DELTA, 0.5)
-        if self.target_epsilon is not None:
+        if not isinstance(self.target_epsilon, str | None):
             positive("target_epsilon", self.target_epsilon)
+        self._own_factor  # noqa: B018 - checks it
 
     @property
     def kind(self) -> Framework:
@@ -163,8 +170,28 @@ class Terms:
 
     def accountant(self, users: int, *, settled: bool, limit: Cost | None = None) -> Accountant:
         """The gate of a run under these terms, for about so many users; ``settled`` and ``limit`` as for Accountant."""
-        delta, target = self.central_delta(users), self.target_epsilon
+        delta = self.central_delta(users)
+        target = None if isinstance(self.target_epsilon, str) else self.target_epsilon
         return Accountant(delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit)
+
+    def cohorts(self, budgets: NDArray[np.float64], dimensions: int) -> Iterator[NDArray[np.bool_]]:
+        """Who takes part, round after round: everybody, or whoever is within the own target."""
+        if self._own_factor is None:
+            return repeat(np.ones(budgets.size, dtype=bool))
+        exposure, delta = partial(self.exposure, 0, dimensions=dimensions), self.central_delta(budgets.size)
+        return own_cohorts(budgets, self._own_factor * budgets, delta, self.rounds, exposure)
+
+    @cached_property
+    def _own_factor(self) -> float | None:
+        """FACTOR, where targets are everybody's own."""
+        if not isinstance(self.target_epsilon, str):
+            return None
+        kind, _, factor = self.target_epsilon.partition(":")
+        with suppress(ValueError):
+            if kind == "own" and 0 < float(factor) < math.inf:
+                return float(factor)
+        said = f"got {self.target_epsilon!r}"
+        raise ParameterError(f"target_epsilon must be a number or own:FACTOR, FACTOR in (0, inf), {said}")
 
     def _top_b_first(self, dimensions: int) -> int | None:
         return None if self.sparsification is None else self.sparsification.top_b_first(dimensions)

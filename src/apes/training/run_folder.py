@@ -37,14 +37,17 @@ class RunFolder:
         self.path, self.config = path, config
 
     @classmethod
-    def create(cls, path: Path, choices: Mapping[str, Any], accountant: Accountant, *, data: str) -> "RunFolder":
-        """Start a folder for a new run; refuses one that already holds a run.
+    def create(
+        cls, path: Path, choices: Mapping[str, Any], accountant: Accountant, *, rounds: int, data: str
+    ) -> "RunFolder":
+        """Start a folder for a new run of so many rounds; refuses one that already holds a run.
 
         ``choices`` is what is going to run, as plain values; the accountant has charged nothing yet.
         """
         check_new(path)
         versions = {"version": __version__, "python": sys.version.split()[0], "numpy": np.__version__}
-        config = {"choices": dict(choices), "accountant": accountant.as_dict(), "data": data, **versions}
+        plan = {"choices": dict(choices), "accountant": accountant.as_dict(), "rounds": rounds}
+        config = {**plan, "data": data, **versions}
         _write_json(path / _CONFIG, config)
         return cls(path, config)
 
@@ -54,7 +57,7 @@ class RunFolder:
         file = path / _CONFIG
         try:
             config = json.loads(file.read_text(encoding="utf-8"))
-            return cls(path, {name: config[name] for name in ("choices", "accountant", "data", "version")})
+            return cls(path, {name: config[name] for name in ("choices", "accountant", "rounds", "data", "version")})
         except FileNotFoundError:
             raise DataError(f"{path} holds no run: there is no {_CONFIG}; start one with --out {path}") from None
         except _UNREADABLE as error:
@@ -119,7 +122,9 @@ class RunFolder:
             raise DataError(f"{file} is not the whole log of this run: its checkpoint says {len(known)} rounds")
         accountant, last = Accountant.from_dict(self.config["accountant"]), replace(exposures[-1], round=0)
         by_round = [accountant.record(exposure) for exposure in exposures]
-        while accountant.settled and accountant.rounds < accountant.planned and accountant.allows(last):
+        while accountant.settled and accountant.rounds < self.config["rounds"] and accountant.allows(last):
+            if exposures[0].budgets_sha256 != last.budgets_sha256:
+                raise DataError(f"{self.path} was stopped while people were leaving: finish it first, with --resume")
             accountant.record(last)
         return by_round, accountant.guarantee
 

@@ -16,6 +16,7 @@ from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model
 from apes.population import Examples, Population
 from apes.terms.plan import Plan, schedule_digest
+from apes.training.cohort import cohort_of
 from apes.training.round import Workers, run_round
 from apes.training.run import Identity, Progress, RoundMetrics, Run
 
@@ -62,7 +63,7 @@ def train(
     resume: Progress | None = None,
     after_round: Callable[[Progress], None] = lambda progress: None,
 ) -> TrainingResult:
-    """Simulate all three parties and train a model, everybody taking part in every round.
+    """Simulate all three parties and train a model; everybody takes part as long as target and own target allow it.
 
     Args:
         model: What to train.
@@ -85,18 +86,21 @@ def train(
     budgets = plan.terms.applied(people.budgets)
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
-    # Settled: everybody in every round, and as many rounds as fit, which follows from the budgets alone.
-    users = budgets.size
-    run = Run(plan.terms, plan.schedule, model, identity, users=users, test=test, settled=True, resume=resume)
-    if resume is not None and {exposure.budgets_sha256 for exposure in resume.exposures} - {budgets_digest(budgets)}:
-        raise ParameterError("resume must be of the same people (data or budgets), got rounds that charged for others")
-    while not run.is_done and run.allows(budgets):
+    # Settled: who takes part in which round, and how many fit, follows from the budgets alone.
+    count = budgets.size
+    run = Run(plan.terms, plan.schedule, model, identity, users=count, test=test, settled=True, resume=resume)
+    cohorts = plan.terms.cohorts(budgets, model.dimensions)
+    for exposure in () if resume is None else resume.exposures:
+        users = next(cohorts, None)
+        if users is None or exposure.budgets_sha256 != budgets_digest(budgets[users]):
+            raise ParameterError("resume must be of the same people (data or budgets), got rounds charged for others")
+    while not run.is_done and (users := next(cohorts, None)) is not None and run.allows(budgets[users]):
         began = time.perf_counter()
-        run.charge(budgets)
-        source = SimulationSource(plan.seed, run.progress.rounds + 1)
-        weights = run.progress.state.weights
+        run.charge(budgets[users])
+        source, weights = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
+        own, present = budgets[users], cohort_of(people, users)
         batch = run_round(
-            plan.terms, model, weights, people, source, budgets=budgets, workers=workers, only_sums=only_sums
+            plan.terms, model, weights, present, source, budgets=own, workers=workers, only_sums=only_sums
         )
         run.conclude(batch, began)
         after_round(run.progress)
