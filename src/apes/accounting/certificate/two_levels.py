@@ -17,9 +17,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from apes.accounting import Array, Whole
+from apes.accounting import Array
 from apes.accounting.certificate.curve import PrivacyCurve, hiding_curve, table_error
 from apes.accounting.composition.lattice import UNIT
+from apes.mathematics.arrays import U32
 from apes.mathematics.compiled import compiled
 from apes.mathematics.search import bisect
 
@@ -31,8 +32,9 @@ _OPEN = 18.0
 _GROUPS = 64
 # So many users are put in by trying all their ends.
 _TRIED = 9
-# Slopes: even steps of _STEP / Var W up to _REACH standard deviations, then longer and longer ones, up to exp(_FAR).
+# Slopes: even steps of _STEP / Var W, longer ones from _LARGE on (1 % of the Gaussian's width at 30,000 users), up to _REACH standard deviations, then longer and longer ones, up to exp(_FAR).
 _STEP, _REACH, _LONGER, _FAR = 0.1, 9.5, 1.06, 40.0
+_LARGE = 2500.0
 # A new grid when Var W has grown by so much, new chords when it has grown by so much.
 _NEW_GRID, _NEW_CHORDS = 2.0, 1.03
 # b / a = exp(-f / Var W), f = 1 where W is nearly Gaussian; for small variances several are tried.
@@ -126,7 +128,8 @@ def _raised(budgets: Array) -> Array:
 
 def _grid(variance: float) -> Array:
     """Slopes from 1 on, even where the standard deviations of W are, then sparser and sparser."""
-    step, reach = _STEP / max(variance, 0.5), _REACH / math.sqrt(max(variance, 0.5))
+    variance = max(variance, 0.5)
+    step, reach = _STEP / variance * math.sqrt(max(variance / _LARGE, 1.0)), _REACH / math.sqrt(variance)
     even = 1 + step * np.arange(math.ceil(reach / step))
     growing = step * _LONGER ** np.arange(math.ceil(math.log(math.exp(_FAR) / step) / math.log(_LONGER)))
     return np.concatenate([even, even[-1] + np.cumsum(growing)])
@@ -176,34 +179,34 @@ def _tilted(flip: float, slopes: Array) -> Array:
 
 
 @compiled
-def _chords(slopes: Array, flip: float, ratios: Array) -> tuple[Whole, Array]:
-    """Where a step reads the table and with what weights: [slope, end, ratio b / a, ...].
+def _chords(slopes: Array, flip: float, ratios: Array) -> tuple[U32, Array]:
+    """Where a step reads the table and with what weights: [end, ratio b / a, which, slope].
 
     a solves p k a^2 + (q - l p) a - l q = 0, k = b / a. Then c = l q / a, from below, and b = l - (q - c) / p, from
     below: both conditions hold for the numbers as they are, however well a solves its equation.
     """
-    places = np.empty((slopes.size, 2, ratios.shape[0], 2), np.int64)
-    weights = np.empty((slopes.size, 2, ratios.shape[0], 5))
-    for i in range(slopes.size):
-        for end in range(2):
-            slope, p, q = slopes[i], (flip, 1 - flip)[end], (1 - flip, flip)[end]
-            for j in range(ratios.shape[0]):
-                half, product = (q - slope * p) / 2, p * ratios[j, i] * slope * q
-                root = math.sqrt(half * half + product)
+    n = slopes.size
+    places = np.empty((2, ratios.shape[0], 2, n), np.uint32)
+    weights = np.empty((2, ratios.shape[0], 5, n))
+    for end in range(2):
+        p, q = (flip, 1 - flip) if end == 0 else (1 - flip, flip)
+        for j in range(ratios.shape[0]):
+            place, weight = places[end, j], weights[end, j]
+            for i in range(n):
+                slope, half = slopes[i], (q - slopes[i] * p) / 2
+                root = math.sqrt(half * half + p * ratios[j, i] * slope * q)
                 a = slope * q / (half + root) if half > 0 else (root - half) / (p * ratios[j, i])
                 a = max(a, slope)
                 c = slope * q / a * (1 - 8 * UNIT)
                 b = max(slope - (q - c) / p - 16 * UNIT * (slope + q / p), 0.0)
-                place, left, right = _place(a, slopes)
-                places[i, end, j, 0] = place
-                weights[i, end, j, 0], weights[i, end, j, 1] = c * left, c * right
+                place[0, i], left, right = _place(a, slopes)
+                weight[0, i], weight[1, i] = c * left, c * right
                 # beta(b) = 1 - b + b beta(1/b) for b < 1, with a 1/b that is larger by a hair.
                 turned = b if b >= 1 else (1 + 4 * UNIT) / max(b, 1e-300)
-                share = 1.0 if b >= 1 else 1 / turned
-                place, left, right = _place(turned, slopes)
-                places[i, end, j, 1] = place
-                weights[i, end, j, 2], weights[i, end, j, 3] = p * share * left, p * share * right
-                weights[i, end, j, 4] = 0.0 if b >= 1 else p * ((turned - 1) / turned)
+                share = p if b >= 1 else p / turned
+                place[1, i], left, right = _place(turned, slopes)
+                weight[2, i], weight[3, i] = share * left, share * right
+                weight[4, i] = 0.0 if b >= 1 else p * ((turned - 1) / turned)
     return places, weights
 
 
@@ -228,15 +231,17 @@ def _read(slope: float, slopes: Array, beta: Array) -> float:
 
 
 @compiled
-def _step(beta: Array, places: Whole, weights: Array) -> Array:
+def _step(beta: Array, places: U32, weights: Array) -> Array:
     """Beta with one user more: the least over the ratios, the larger one of the two ends."""
-    after = np.zeros(beta.size)
-    for i in range(beta.size):
-        for end in range(2):
-            least = 1.0
-            for j in range(places.shape[2]):
-                a, b, w = places[i, end, j, 0], places[i, end, j, 1], weights[i, end, j]
-                value = w[0] * beta[a] + w[1] * beta[a + 1] + w[2] * beta[b] + w[3] * beta[b + 1] + w[4]
-                least = min(least, value)
-            after[i] = max(after[i], least)
+    after, least = np.zeros(beta.size), np.empty(beta.size)
+    for end in range(2):
+        least[:] = 1.0
+        for j in range(places.shape[1]):
+            a, b = places[end, j, 0], places[end, j, 1]
+            w0, w1, w2, w3, w4 = weights[end, j]
+            for i in range(beta.size):
+                value = w0[i] * beta[a[i]] + w1[i] * beta[a[i] + 1] + w2[i] * beta[b[i]] + w3[i] * beta[b[i] + 1] + w4[i]
+                least[i] = min(least[i], value)
+        for i in range(beta.size):
+            after[i] = max(after[i], least[i])
     return after
