@@ -240,7 +240,9 @@ def _step(beta: Array, places: U32, weights: Array) -> Array:
             a, b = places[end, j, 0], places[end, j, 1]
             w0, w1, w2, w3, w4 = weights[end, j]
             for i in range(beta.size):
-                value = w0[i] * beta[a[i]] + w1[i] * beta[a[i] + 1] + w2[i] * beta[b[i]] + w3[i] * beta[b[i] + 1] + w4[i]
+                value = (
+                    w0[i] * beta[a[i]] + w1[i] * beta[a[i] + 1] + w2[i] * beta[b[i]] + w3[i] * beta[b[i] + 1] + w4[i]
+                )
                 least[i] = min(least[i], value)
         for i in range(beta.size):
             after[i] = max(after[i], least[i])
