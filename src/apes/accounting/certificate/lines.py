@@ -29,7 +29,7 @@ _LARGE = 2500.0
 # A new grid when Var W has grown by so much, new chords when it has grown by so much.
 _NEW_GRID, _NEW_CHORDS = 2.0, 1.03
 # b / a = exp(-f / Var W), f = 1 where W is nearly Gaussian; for small variances several are tried.
-_FACTORS, _SMALL = (0.3, 0.6, 0.8, 1.0, 1.2, 1.6, 2.4, 4.0), 24.0
+_FACTORS, _SMALL = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.6, 2.4, 4.0), 24.0
 # A step is a dozen operations on numbers of one sign, each off by a unit.
 _UNITS = 24
 
