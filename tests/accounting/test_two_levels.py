@@ -1,14 +1,18 @@
 """The curve of one bit among other users' bits: brute force over all ends, golden values, and conduct."""
 
 import math
+from collections import Counter
 from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.signal import fftconvolve
+from scipy.stats import binom, norm
 
-from apes.accounting.certificate.curve import hiding_curve
-from apes.accounting.certificate.two_levels import MOST_USERS, two_level_curve
+from apes.accounting.certificate.curve import HidingCurve, hiding_curve
+from apes.accounting.certificate.lines import lines_above
+from apes.accounting.certificate.squads import _with_squad, lines_above_many
+from apes.accounting.certificate.two_levels import MOST_SINGLE, MOST_USERS, TwoLevelCurve, two_level_curve
 
 PAPER = np.linspace(0.05, 1, 10_000)
 # Of the oracle's own sums.
@@ -147,6 +151,58 @@ def test_order_does_not_matter_and_delta_falls():
     assert curve.delta(curve.epsilon(1e-7)) <= 1e-7
 
 
-def test_many_users_get_the_blanket():
-    others = np.full(MOST_USERS + 1, 1.0)
-    assert two_level_curve(1.0, others, 1e-8).epsilon(1e-8) == hiding_curve(1.0, others, 1e-8, 2).epsilon(1e-8)
+def exact_beta(laws, slope):
+    tails = [np.append(np.cumsum(law[::-1])[::-1], 0.0) for law in laws]
+    return max(float((tail[:-1] - slope * tail[1:]).max()) for tail in tails)
+
+
+@pytest.mark.parametrize(("flip", "size"), [(0.1, 1), (0.1, 5), (0.3, 3), (0.45, 2)])
+def test_a_squad_among_tried_users(flip, size):
+    """Eight users at all their ends, and a squad at its two: nothing is worse than the lines say."""
+    before = np.array([0.45, 0.45, 0.4, 0.4, 0.35, 0.3, 0.3, 0.2])
+    lines = _with_squad(lines_above(before), flip, size, Counter(before.tolist()))
+    laws = [
+        np.convolve(count_law(np.where(ends, before, 1 - before)), count_law([p] * size))
+        for ends in product((True, False), repeat=8)
+        for p in (flip, 1 - flip)
+    ]
+    for slope in (1.0, 1.1, 1.5, 2.0, 4.0, 8.0):
+        exact = exact_beta(laws, slope)
+        assert exact * (1 - ORACLE) <= lines.at(slope) <= 1.3 * exact + 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [0.1, 1.0, 2.5])
+def test_no_choice_of_ends_is_worse_than_squads(budget):
+    n = MOST_SINGLE + 5_000
+    pi, curve = keeping(budget), two_level_curve(1.0, np.full(n, budget), 1e-9)
+    assert isinstance(curve, TwoLevelCurve)
+    one = keeping(1.0)
+    for upper in (0, 1_000, n // 2, n):
+        first, second = (binom(size, p) for size, p in ((upper, pi), (n - upper, 1 - pi)))
+        law = first.pmf(np.arange(upper + 1)) if upper == n else second.pmf(np.arange(n + 1))
+        if 0 < upper < n:
+            law = fftconvolve(first.pmf(np.arange(upper + 1)), second.pmf(np.arange(n - upper + 1)))
+        ends = np.convolve(law, [1 - one, one]), np.convolve(law, [one, 1 - one])
+        for t in np.linspace(0, curve.epsilon(1e-9), 6).tolist():
+            exact = np.maximum(ends[0] - math.exp(t) * ends[1], 0).sum()
+            # Of the oracle's Fourier transform.
+            assert exact <= curve.delta(t) + 1e-11
+    variance = n * pi * (1 - pi)
+    assert least_shift(curve, 1e-9, 0.0, 0.1) <= 1.06 * math.tanh(0.5) / math.sqrt(variance)
+
+
+@pytest.mark.parametrize("each", [50, 1_000])
+def test_squads_agree_with_single_users(each):
+    flips = np.repeat(1 / (1 + np.exp(np.linspace(0.1, 1, 12))), each)
+    single, squads = lines_above(flips), lines_above_many(flips)
+    for steps in (0, 1, 3, 5):
+        slope = 1 + steps / math.sqrt(float(flips @ (1 - flips)))
+        # Never much better, and a few per cent wider.
+        assert 0.99 * single.at(slope) <= squads.at(slope) <= 1.06 * single.at(1 + 0.93 * (slope - 1))
+
+
+def test_many_open_users_get_the_blanket():
+    others = np.full(MOST_SINGLE + 1, 5.0)
+    assert isinstance(two_level_curve(1.0, others, 1e-8), HidingCurve)
+    assert isinstance(two_level_curve(1.0, np.full(MOST_USERS + 1, 1.0), 1e-8), HidingCurve)

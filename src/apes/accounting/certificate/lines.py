@@ -43,7 +43,7 @@ class Lines:
 
     def at(self, slope: float) -> float:
         """Beta at a slope >= 1, from above; a smaller one counts as 1."""
-        return float(_read(max(slope, 1.0), self.slopes, self.beta)) * (1 + _UNITS * UNIT)
+        return float(read(max(slope, 1.0), self.slopes, self.beta)) * (1 + _UNITS * UNIT)
 
 
 def lines_above(flips: Array) -> Lines:
@@ -56,7 +56,7 @@ def lines_above(flips: Array) -> Lines:
         # The users until the next grid; this one suits the last of them.
         end = done + 1 + int(np.searchsorted(variances[done + 1 :], _NEW_GRID * variances[done]))
         finer = _grid(float(variances[end - 1]))
-        beta = np.array([_read(slope, slopes, beta) for slope in finer.tolist()])
+        beta = np.array([read(slope, slopes, beta) for slope in finer.tolist()])
         slopes = finer
         beta = _advanced(Lines(slopes, beta), flips[done:end], flips[:done])
         done = end
@@ -99,7 +99,7 @@ def _advanced(lines: Lines, flips: Array, before: Array) -> Array:
     # The variance of W tilted to where a slope matters, all ones being the users' likelier bit.
     tilted = np.zeros(slopes.size)
     for flip, count in zip(*np.unique(before, return_counts=True), strict=True):
-        tilted += count * _tilted(flip, slopes)
+        tilted += count * tilted_variance(flip, slopes)
     start = 0
     while start < flips.size:
         same = int(np.searchsorted(-flips, -flips[start], side="right")) - start
@@ -109,12 +109,12 @@ def _advanced(lines: Lines, flips: Array, before: Array) -> Array:
         chords = _chords(slopes, flips[start], np.exp(-np.minimum(factors[:, None] / tilted, 30.0)))
         for _ in range(end - start):
             beta = _step(beta, *chords)
-        tilted += (end - start) * _tilted(flips[start], slopes)
+        tilted += (end - start) * tilted_variance(flips[start], slopes)
         start = end
     return beta
 
 
-def _tilted(flip: float, slopes: Array) -> Array:
+def tilted_variance(flip: float, slopes: Array) -> Array:
     """Variance of a bit that is a one with probability 1 - flip, times a slope."""
     return flip * (1 - flip) * slopes / (flip + (1 - flip) * slopes) ** 2
 
@@ -170,7 +170,7 @@ def _place(slope: float, slopes: Array) -> tuple[int, float, float]:
 
 
 @compiled
-def _read(slope: float, slopes: Array, beta: Array) -> float:
+def read(slope: float, slopes: Array, beta: Array) -> float:
     """Beta at a slope >= 1, along the chord."""
     place, left, right = _place(slope, slopes)
     return float(left * beta[place] + right * beta[place + 1])
