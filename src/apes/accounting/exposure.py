@@ -11,7 +11,7 @@ import numpy as np
 from apes.accounting import Array
 from apes.accounting.certificate.curve import PrivacyCurve, check_levels, hiding_curve, honest_others
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
-from apes.checks import positive_array, whole
+from apes.checks import positive, positive_array, whole
 from apes.errors import DataError, ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
 
@@ -37,6 +37,7 @@ class Exposure:
         shuffled: Whether reports of a coordinate were permuted (or counted) across users.
         sparsifier: ``top-b``, ``random-b``, ``threshold``, ``top-b-first`` or None.
         why_not_certified: Why no central guarantee covers it, or None.
+        norm: R, bound of every update's L2 norm, in (0, inf), where reports have two levels; or None.
     """
 
     budgets: Array = field(repr=False)
@@ -50,6 +51,7 @@ class Exposure:
     shuffled: bool = True
     sparsifier: str | None = None
     why_not_certified: str | None = None
+    norm: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "budgets", positive_array("budgets", self.budgets))
@@ -59,6 +61,8 @@ class Exposure:
         check_levels(self.levels)
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
+        if self.norm is not None and not (positive("norm", self.norm) and self.levels == 2):
+            raise ParameterError(f"norm must be left out: reports have {self.levels} levels, not 2; got {self.norm!r}")
         whole("round", self.round, 0)
         is_covered = self.shuffled is True and self.mechanism == "clip-laplace" and self.sparsifier != "top-b"
         if not (is_covered if self.why_not_certified is None else self.why_not_certified):
@@ -75,7 +79,7 @@ class Exposure:
     @property
     def form(self) -> tuple[object, ...]:
         """What all rounds of one run have in common."""
-        sizes = (self.dimensions, self.charged, self.levels, self.top_b_first)
+        sizes = (self.dimensions, self.charged, self.levels, self.top_b_first, self.norm)
         return (*sizes, self.mechanism, self.clip, self.sparsifier, self.shuffled, self.why_not_certified)
 
     @property
