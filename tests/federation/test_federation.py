@@ -93,9 +93,9 @@ def read_memory(pid):
 
 def sealed(trained, number):
     """The envelopes that the analyzer relayed in a round."""
-    reader = FrameReader(envelope_size(trained.terms.dimensions))
+    reader = FrameReader(envelope_size(trained.terms.dimensions, trained.terms.levels))
     data = (trained.layout.analyzer / "run" / "rounds" / f"{number:06d}.sealed").read_bytes()
-    return [parse(frame, trained.terms.dimensions) for frame in reader.feed(data)]
+    return [parse(frame, trained.terms.dimensions, trained.terms.levels) for frame in reader.feed(data)]
 
 
 def opened(trained, number):

@@ -57,7 +57,7 @@ def clip_norm(update: F32, clip: float, limit: int, steps: I32) -> None:
         k = np.int32(clipped(update[i] * per_unit, -top, top))
         steps[i] = k
         total += np.int64(k) * np.int64(k)
-    shrink = np.float32(np.sqrt(limit / max(total, 1)) * _DOWN) if total > limit else np.float32(1)
+    shrink = np.float32(np.sqrt(limit / total) * _DOWN) if total > limit else np.float32(1)
     total = np.int64(0)
     for i in range(update.size):
         k = np.int32(np.float32(steps[i]) * shrink)

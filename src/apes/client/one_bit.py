@@ -1,4 +1,4 @@
-"""Reports of one bit per coordinate, on updates whose norm is bounded as well: |x_j| <= C for every j and |x|_2 <= R."""
+"""Reports of one bit per coordinate, on updates whose norm is bounded as well: |x_j| <= C for all j and |x|_2 <= R."""
 
 from dataclasses import dataclass
 from functools import lru_cache

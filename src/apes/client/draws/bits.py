@@ -5,8 +5,8 @@ The update is clipped to steps k of C / N, N = 2^20 (`apes.client.clip.clip_norm
 1. k / N is rounded at random to +1 or -1: to +1 if 21 random bits are below N + k, so with probability (N + k) / 2N.
 2. The sign is flipped if a uniform 64-bit number is below the user's F (`apes.mathematics.thresholds`).
 
-Both are exact, and it is a rounding *followed by* a flip: a single comparison with a rounded probability would be off by
-as much as small budgets allow. The bit that leaves is 1 for +1.
+Both are exact, and the flip comes after the rounding: a single comparison with a rounded probability would be off by
+more than small budgets allow. The bit that leaves is 1 for +1.
 
 In a simulation the word of coordinate c is lane c % 4 of stage 0, index c // 4: its low 21 bits round, its upper 11 are
 the flip's first; only when these tie with F's are the other 53 drawn, from stage TIE, index c. A device takes two words
