@@ -308,11 +308,8 @@ def opened(answer, key, dimensions=15, levels=16):
     """Levels, budgets and senders in an answer of a vault."""
     envelopes = [parse(frame, dimensions, levels) for frame in frames_of(answer, dimensions, levels)]
     budgets, reports = zip(*(envelope.open(key) for envelope in envelopes), strict=True)
-    return (
-        np.stack([unpacked(report, dimensions, levels) for report in reports]),
-        np.array(budgets),
-        [envelope.sender for envelope in envelopes],
-    )
+    rows = np.stack([unpacked(report, dimensions, levels) for report in reports])
+    return rows, np.array(budgets), [envelope.sender for envelope in envelopes]
 
 
 def broken_frame(length, body):

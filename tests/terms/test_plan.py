@@ -21,6 +21,17 @@ from apes.terms.plan import schedule_digest
         ({"levels": 1}, r"levels must be in \[2, 256\], got 1"),
         ({"levels": 257}, r"levels must be in \[2, 256\], got 257"),
         ({"levels": "fine"}, r"levels must be one of continuous; got 'fine'"),
+        ({"norm": 0.0}, r"norm must be in \(0, inf\), got 0.0"),
+        ({"norm": float("nan")}, r"norm must be in \(0, inf\), got nan"),
+        ({"norm": float("inf")}, r"norm must be in \(0, inf\), got inf"),
+        ({"norm": 1.0, "levels": 256}, r"levels must be 2 with a norm, got 256"),
+        ({"norm": 1.0, "levels": 2.0}, r"levels must be a whole number, got 2.0"),
+        ({"norm": 1.0, "levels": "continuous"}, r"levels must be 2 with a norm, got 'continuous'"),
+        ({"norm": 1.0, "calibration": "inverse"}, r"calibration must be left out: .* unbiased"),
+        *(
+            ({"norm": 1.0, "framework": framework}, r"norm must be left out: .*; got 1.0")
+            for framework in ("s-apes", "s-apes-first", "s-apes-threshold", "unis", "pldp", "ldp-min", "non-private")
+        ),
         ({"framework": "unis", "levels": 256}, r"levels must be left out"),
         ({"learning_rate": 0.0}, r"learning_rate must be in"),
         ({"momentum": 1.0}, r"momentum must be in"),

@@ -23,7 +23,9 @@ def test_every_framework_learns_something(framework, small_digits):
     result = trained(small_digits, plan, people)
     assert result.accuracy > 0.5
     assert [entry.round for entry in result.metrics] == list(range(1, 16))
-    assert {exposure.mechanism for exposure in result.exposures} == {FRAMEWORKS[framework].mechanism(0.1, None).name}
+    assert {exposure.mechanism for exposure in result.exposures} == {
+        FRAMEWORKS[framework].mechanism(0.1, None, None).name
+    }
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,7 @@ def test_every_framework_learns_something(framework, small_digits):
                 {},
                 {"framework": "apes", "levels": "continuous"},
                 {"framework": "apes", "levels": 16, "calibration": "inverse"},
+                {"framework": "apes", "norm": 0.5},
                 {"framework": "unis"},
                 {"framework": "pldp"},
                 {"framework": "s-apes"},

@@ -108,7 +108,7 @@ def clip_laplace(clip: float, levels: int | str | None, norm: float | None) -> R
 
 def _one_bit(clip: float, levels: int | str | None, norm: float) -> Reports:
     """Clip-Laplace on two levels, of updates within a norm."""
-    if levels not in (None, OneBit.levels):
+    if isinstance(levels, str) or (levels is not None and whole("levels", levels, 2) != OneBit.levels):
         raise ParameterError(f"levels must be {OneBit.levels} with a norm, got {levels!r}")
     digest = _digest("clip-laplace", clip=clip, levels=OneBit.levels, norm=norm)
     calibrator = partial(_only, Signs(clip), "reports of one bit are unbiased")

@@ -12,7 +12,7 @@ def packed_size(dimensions: int, levels: int) -> int:
 
 
 def packed(report: U8, levels: int) -> bytes:
-    """A report as bytes. Of two levels, coordinate c is bit c % 8 of byte c // 8; the last byte is filled with zeros."""
+    """A report as bytes. Of two levels, coordinate c is bit c % 8 of byte c // 8; zeros fill the last byte."""
     if report.dtype != np.uint8 or report.ndim != 1 or report.size == 0:
         raise ParameterError(f"report must be a row of bytes, got {report.dtype} of shape {report.shape}")
     return (np.packbits(report, bitorder="little") if levels == 2 else report).tobytes()
