@@ -103,8 +103,8 @@ def test_the_identity_changes_with_every_field():
     }  # fmt: skip
     fedprox = {"local_epochs": 3, "local_learning_rate": 0.5, "mu": 0.1}
     of_simulation = {"users": 9, "budgets": "uniform1", "split": "label", "update": "fedprox", "seed": 2}
-    # Name and scale of the data are seen in the images; a mechanism of one's own has its own test.
-    assert {*of_plan, "mechanism"} == {field.name for field in fields(Plan)}
+    # Name and scale of the data are seen in the images; a mechanism of one's own and a norm have their own tests.
+    assert {*of_plan, "mechanism", "norm"} == {field.name for field in fields(Plan)}
     assert {*of_simulation, *fedprox, "data", "normalise"} == {field.name for field in fields(Simulation)}
     found = [
         identity(plan, simulation, data),
@@ -117,6 +117,19 @@ def test_the_identity_changes_with_every_field():
         identity(plan, simulation, tiny_data(0.5)),
     ]
     assert len(set(found)) == len(found)
+
+
+def test_a_norm_is_part_of_the_terms():
+    simulation, data = Simulation(users=20), tiny_data()
+    plans = [Plan(), Plan(levels=2), Plan(norm=1.0), Plan(norm=2.0), Plan(norm=1.0, levels=2)]
+    assert len({identity(plan, simulation, data) for plan in plans}) == 5
+    terms = plans[2].terms
+    assert (terms.norm, terms.reports.levels, plans[2].as_dict()["norm"]) == (1.0, 2, 1.0)
+    assert len({terms.reports.digest, plans[1].terms.reports.digest, plans[3].terms.reports.digest}) == 3
+    exposure = terms.exposure(1, make_budgets("uniform2", 50, 1), 70)
+    assert (exposure.norm, exposure.levels, exposure.clip, exposure.why_not_certified) == (1.0, 2, 0.1, None)
+    assert exposure.form != plans[3].terms.exposure(1, exposure.budgets, 70).form
+    assert type(exposure).from_dict(exposure.as_dict(), exposure.budgets).norm == 1.0
 
 
 def test_the_exposure_says_what_the_stages_do():
