@@ -109,3 +109,13 @@ def test_the_widest_update_does_not_overflow():
     steps = steps_of(np.full(MOST_COORDINATES, -HUGE), 1.0, 2.0)
     assert int((steps.astype(np.int64) ** 2).sum()) <= 4 * GRID**2
     assert steps.min() == steps.max() == -1023
+
+
+def test_nothing_rests_on_floating_point(monkeypatch):
+    """Were the arithmetic off by a hundredth, the check in integers would leave nothing of the update."""
+    monkeypatch.setattr("apes.client.clip._DOWN", 1.01)
+    update, steps = np.full(100, 0.5, dtype=np.float32), np.empty(100, dtype=np.int32)
+    clip_norm.py_func(update, 1.0, norm_limit(1.0, 1.0), steps)
+    assert not steps.any()
+    clip_norm.py_func(update, 1.0, norm_limit(10.0, 1.0), steps)
+    assert steps.all()
