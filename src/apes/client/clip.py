@@ -36,8 +36,8 @@ def clip_updates(updates: F32, clip: float) -> F32:
 
 
 def norm_limit(norm: float, clip: float) -> int:
-    """The largest sum of squares of an update in steps of C / GRID that keeps its norm within R: exact, or 2^62."""
-    return min(int((Fraction(norm) * GRID / Fraction(clip)) ** 2), GRID**2 * MOST_COORDINATES)
+    """The largest sum of squares of an update in steps of C / GRID that keeps its norm within R: exact, or 2^63 - 1."""
+    return min(int((Fraction(norm) * GRID / Fraction(clip)) ** 2), 2**63 - 1)
 
 
 @compiled
@@ -57,7 +57,7 @@ def clip_norm(update: F32, clip: float, limit: int, steps: I32) -> None:
         k = np.int32(clipped(update[i] * per_unit, -top, top))
         steps[i] = k
         total += np.int64(k) * np.int64(k)
-    shrink = np.float32(np.sqrt(limit / total) * _DOWN) if total > limit else np.float32(1)
+    shrink = np.float32(min(1.0, np.sqrt(limit / max(total, np.int64(1))) * _DOWN))
     total = np.int64(0)
     for i in range(update.size):
         k = np.int32(np.float32(steps[i]) * shrink)
