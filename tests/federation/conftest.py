@@ -12,6 +12,7 @@ from parties import OTHER_RUN, RUN, agreed
 from apes.federation.terms import FederationTerms
 from apes.shuffler.service.policy import Policy
 from apes.wire.envelope import Binding, seal
+from apes.wire.packing import packed
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Small:
         if levels is None:
             levels = np.full(self.terms.dimensions, user % self.terms.levels, dtype=np.uint8)
         key = self.keys[user] if key is None else key
-        return seal(levels, budget, self.binding(number, run, terms), key, self.shuffler.public_key())
+        report = packed(levels, self.terms.levels)
+        return seal(report, budget, self.binding(number, run, terms), key, self.shuffler.public_key())
 
 
 @pytest.fixture(scope="session")

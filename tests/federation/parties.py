@@ -32,6 +32,7 @@ from apes.storage.settings import read_settings, write_settings
 from apes.training.run import Identity, Run
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader, framed
+from apes.wire.packing import unpacked
 
 APES = Path(sys.executable).with_name("apes")
 TOKEN = "a-token-of-the-tests"
@@ -295,19 +296,20 @@ def population():
     }
 
 
-def frames_of(answer, dimensions=15):
+def frames_of(answer, dimensions=15, levels=16):
     """The sealed reports in an answer of a vault."""
-    reader = FrameReader(envelope_size(dimensions))
+    reader = FrameReader(envelope_size(dimensions, levels))
     frames = list(reader.feed(answer))
     assert reader.is_complete
     return frames
 
 
-def opened(answer, key, dimensions=15):
+def opened(answer, key, dimensions=15, levels=16):
     """Levels, budgets and senders in an answer of a vault."""
-    envelopes = [parse(frame, dimensions) for frame in frames_of(answer, dimensions)]
-    budgets, levels = zip(*(envelope.open(key) for envelope in envelopes), strict=True)
-    return np.stack(levels), np.array(budgets), [envelope.sender for envelope in envelopes]
+    envelopes = [parse(frame, dimensions, levels) for frame in frames_of(answer, dimensions, levels)]
+    budgets, reports = zip(*(envelope.open(key) for envelope in envelopes), strict=True)
+    rows = np.stack([unpacked(report, dimensions, levels) for report in reports])
+    return rows, np.array(budgets), [envelope.sender for envelope in envelopes]
 
 
 def broken_frame(length, body):

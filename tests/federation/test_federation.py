@@ -27,6 +27,7 @@ from apes.shuffler.service.policy import Policy
 from apes.storage.settings import read_settings
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader
+from apes.wire.packing import unpacked
 from apes.wire.release import Release
 
 # One worker builds the module's fixture, once.
@@ -93,15 +94,16 @@ def read_memory(pid):
 
 def sealed(trained, number):
     """The envelopes that the analyzer relayed in a round."""
-    reader = FrameReader(envelope_size(trained.terms.dimensions))
+    reader = FrameReader(envelope_size(trained.terms.dimensions, trained.terms.levels))
     data = (trained.layout.analyzer / "run" / "rounds" / f"{number:06d}.sealed").read_bytes()
-    return [parse(frame, trained.terms.dimensions) for frame in reader.feed(data)]
+    return [parse(frame, trained.terms.dimensions, trained.terms.levels) for frame in reader.feed(data)]
 
 
 def opened(trained, number):
     """Budgets and levels of a round, opened with the shuffler's key."""
     key = X25519PrivateKey.from_private_bytes((trained.layout.shuffler / "shuffler.key").read_bytes())
-    return [envelope.open(key) for envelope in sealed(trained, number)]
+    shape = trained.terms.dimensions, trained.terms.levels
+    return [(budget, unpacked(data, *shape)) for budget, data in (item.open(key) for item in sealed(trained, number))]
 
 
 def test_every_round_took_place_with_everybody(trained):

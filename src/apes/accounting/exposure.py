@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from apes.accounting import Array
-from apes.accounting.certificate.curve import PrivacyCurve, check_levels, hiding_curve, honest_others
+from apes.accounting.certificate.curve import LARGEST_BUDGET, PrivacyCurve, check_levels, hiding_curve, honest_others
+from apes.accounting.certificate.joint_clipping import norm_shift
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
+from apes.accounting.certificate.two_levels import two_level_curve
 from apes.accounting.composition.gaussian import covering_shift, gaussian_epsilon
 from apes.accounting.composition.lattice import UNIT
-from apes.checks import positive_array, whole
+from apes.checks import positive, positive_array, whole
 from apes.errors import DataError, ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
 
@@ -68,6 +70,7 @@ class Exposure:
         shuffled: Whether reports of a coordinate were permuted (or counted) across users.
         sparsifier: ``top-b``, ``random-b``, ``threshold``, ``top-b-first`` or None.
         why_not_certified: Why no central guarantee covers it, or None.
+        norm: R, bound of every update's L2 norm, in (0, inf), where reports have two levels; or None.
     """
 
     budgets: Array = field(repr=False)
@@ -81,6 +84,7 @@ class Exposure:
     shuffled: bool = True
     sparsifier: str | None = None
     why_not_certified: str | None = None
+    norm: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "budgets", positive_array("budgets", self.budgets))
@@ -90,6 +94,8 @@ class Exposure:
         check_levels(self.levels)
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
+        if self.norm is not None and not (positive("norm", self.norm) and self.levels == 2):
+            raise ParameterError(f"norm must be left out: reports have {self.levels} levels, not 2; got {self.norm!r}")
         whole("round", self.round, 0)
         is_covered = self.shuffled is True and self.mechanism == "clip-laplace" and self.sparsifier != "top-b"
         if not (is_covered if self.why_not_certified is None else self.why_not_certified):
@@ -106,7 +112,7 @@ class Exposure:
     @property
     def form(self) -> tuple[object, ...]:
         """What all rounds of one run have in common."""
-        sizes = (self.dimensions, self.charged, self.levels, self.top_b_first)
+        sizes = (self.dimensions, self.charged, self.levels, self.top_b_first, self.norm)
         return (*sizes, self.mechanism, self.clip, self.sparsifier, self.shuffled, self.why_not_certified)
 
     @property
@@ -144,10 +150,11 @@ class Exposure:
         largest = float(self.budgets.max())
         own = largest if victim is None else min(victim, largest)
         shifts = _shifts(self.budgets.tobytes(), own, self.uses, delta_0, colluders, self.levels)
-        return min(
-            (Cost(uses * c * c * (1 + 8 * UNIT), uses * delta_0) for c, uses in zip(shifts, self.uses, strict=True)),
-            key=lambda cost: cost.mu_squared,
-        )
+        ways = [Cost(uses * c * c * (1 + 8 * UNIT), uses * delta_0) for c, uses in zip(shifts, self.uses, strict=True)]
+        if self.norm is not None and 0 < shifts[0] < math.inf:
+            mu = norm_shift(shifts[0], self.norm / self.clip * (1 + 4 * UNIT), delta_0)
+            ways.append(Cost(mu * mu * (1 + 8 * UNIT), 2 * self.uses[0] * delta_0))
+        return min(ways, key=lambda cost: cost.mu_squared)
 
     def as_dict(self) -> dict[str, Any]:
         """The exposure as plain values, for a line of JSON; the budgets by their digest, which names their file."""
@@ -174,6 +181,13 @@ class Exposure:
         return exposure
 
 
+def curve_of(victim: float, others: Array, delta: float, levels: int | None) -> PrivacyCurve:
+    """The best curve of one coordinate that there is: bits need no blanket."""
+    if levels == 2 and victim <= LARGEST_BUDGET:
+        return two_level_curve(victim, others, delta)
+    return hiding_curve(victim, others, delta, levels)
+
+
 # Runs on the same people ask again and again.
 @lru_cache(maxsize=64)
 def _curves(  # parameters: all that a certificate depends on, hashable
@@ -181,7 +195,7 @@ def _curves(  # parameters: all that a certificate depends on, hashable
 ) -> Ways:
     """The whole coordinate's curve and, where there are two ways, the one of couples."""
     others = honest_others(np.frombuffer(budgets), colluders)
-    plain = hiding_curve(victim, others, deltas[0], levels), uses[0]
+    plain = curve_of(victim, others, deltas[0], levels), uses[0]
     if len(deltas) == 1:
         return (plain,)
     if victim > LARGEST_COUPLE_BUDGET:

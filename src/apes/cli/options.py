@@ -21,6 +21,7 @@ _HELP = {
     "rounds": "Rounds of training; everybody takes part in each.",
     "clip": "Bound C of every coordinate of an update.",
     "levels": "Levels of a coded report, 2 to 256 (default 256), or 'continuous'.",
+    "norm": "Bound R of an update's L2 norm, for apes: reports are one bit per coordinate then (default: none).",
     "data": f"Data set: {', '.join(NAMES)}.",
     "split": "How images are spread over users: iid, label, dirichlet:ALPHA.",
     "normalise": "pixels (in [0, 1]) or unit-norm (every image of L2 norm 1).",

@@ -93,6 +93,7 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         "dimensions": exposure.dimensions,
         "rounds": len(result.metrics),
         "clip": plan.clip,
+        "norm": plan.norm,
         "levels": exposure.levels,
         "seed": plan.seed,
         "data": simulation.data,

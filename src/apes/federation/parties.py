@@ -164,6 +164,8 @@ def admit(folder: Path, cards: list[Card]) -> Policy:
         charged=terms.charged,
         delta=terms.terms.central_delta(1),
         top_b_first=None if thin is None else thin.top_b_first(terms.dimensions),
+        clip=terms.terms.clip,
+        norm=terms.terms.norm,
         target_epsilon=terms.terms.target_epsilon,
         senders=tuple(sender for card in cards for sender in card.senders),
     )

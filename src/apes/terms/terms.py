@@ -19,7 +19,7 @@ from apes.accounting.personal import own_cohorts
 from apes.analyzer.calibrator import Calibrator
 from apes.checks import one_of, positive, positive_array, unused, whole, within
 from apes.client.client import Client, DeviceClient
-from apes.client.randomizer import CodedClipLaplace
+from apes.client.one_bit import DeviceRandomizer
 from apes.errors import ParameterError
 from apes.mathematics.randomness import SimulationSource
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -39,6 +39,8 @@ class Terms:
             ``s-apes-first``.
         clip: C, bound of every coordinate of an update, in (0, inf).
         levels: Levels K of a coded report in [2, 256] or ``continuous``; for Clip-Laplace frameworks.
+        norm: R, bound of an update's L2 norm, in (0, inf), in the unit of C; for ``apes`` with two levels, the default
+            then. None bounds coordinates alone.
         sparsifier: ``top-b``, ``random-b``, ``threshold`` or ``top-b-first``, for the S-APES frameworks.
         keep: Fraction of coordinates a sparsifier keeps, in (0, 1] (0.2; ``top-b-first``: 0.05); a threshold is set at
             (1 - keep) C.
@@ -52,6 +54,7 @@ class Terms:
     framework: str = "apes"
     clip: float = 0.1
     levels: int | str | None = None
+    norm: float | None = None
     sparsifier: str | None = None
     keep: float | None = None
     rounds: int = 40
@@ -65,8 +68,10 @@ class Terms:
         whole("rounds", self.rounds, 1)
         if self.kind.sparsifier is None:
             unused({"sparsifier": self.sparsifier, "keep": self.keep}, f"{self.framework} does not sparsify")
+        else:
+            unused({"norm": self.norm}, f"{self.framework} sparsifies")
         if self.mechanism is not None:
-            unused({"levels": self.levels}, "the mechanism has its own")
+            unused({"levels": self.levels, "norm": self.norm}, "the mechanism has its own")
             if self.framework != "apes" or self.clip != self.mechanism.clip:
                 raise ParameterError(
                     f"framework must be apes and clip the mechanism's {self.mechanism.clip!r} with an own mechanism, "
@@ -89,7 +94,9 @@ class Terms:
     @cached_property
     def reports(self) -> Reports:
         """The mechanism, as the stages see it."""
-        return self.kind.mechanism(self.clip, self.levels) if self.mechanism is None else foreign(self.mechanism)
+        if self.mechanism is not None:
+            return foreign(self.mechanism)
+        return self.kind.mechanism(self.clip, self.levels, self.norm)
 
     @cached_property
     def sparsification(self) -> Sparsification | None:
@@ -125,7 +132,7 @@ class Terms:
         if self.why_not_certified is not None:
             raise ParameterError(f"framework must be one with a certificate on devices: {self.why_not_certified}")
         thin, d, randomizer = self.sparsification, model.dimensions, self.reports.randomizer
-        if not isinstance(randomizer, CodedClipLaplace):
+        if not isinstance(randomizer, DeviceRandomizer):
             raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] on devices, got {self.levels!r}")
         return DeviceClient(model, randomizer, None if thin is None else thin.on_device(d), self._top_b_first(d))
 
@@ -162,6 +169,7 @@ class Terms:
             shuffled=self.kind.shuffled,
             sparsifier=None if self.sparsification is None else self.sparsification.strategy,
             why_not_certified=self.why_not_certified,
+            norm=self.norm,
         )
 
     def central_delta(self, users: int) -> float:

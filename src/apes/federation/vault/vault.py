@@ -17,6 +17,7 @@ from apes.mathematics.randomness import SystemSource
 from apes.population import People
 from apes.wire.envelope import Binding, seal
 from apes.wire.frames import framed
+from apes.wire.packing import packed
 
 _USERS_AT_ONCE = 64
 
@@ -127,5 +128,6 @@ class Vault:
                 levels = self._client.levels(weights, population.block(start, stop), source)
                 for user in users:
                     budget = float(population.budgets[user])
-                    sealed.append(seal(levels[user - start], budget, binding, keys[user], self.shuffler))
+                    report = packed(levels[user - start], self.terms.levels)
+                    sealed.append(seal(report, budget, binding, keys[user], self.shuffler))
         return sealed

@@ -58,4 +58,12 @@ class Gate:
 
     def _exposure(self, budgets: NDArray[np.float64]) -> Exposure:
         policy = self._policy
-        return Exposure(budgets, policy.charged, policy.levels, policy.top_b_first, dimensions=policy.dimensions)
+        return Exposure(
+            budgets,
+            policy.charged,
+            policy.levels,
+            policy.top_b_first,
+            dimensions=policy.dimensions,
+            clip=policy.clip,
+            norm=policy.norm,
+        )

@@ -39,6 +39,8 @@ class Policy(Limits):
     delta: float  # of the central guarantee, in [1e-100, 0.5]
     senders: tuple[str, ...]  # public keys of those who may report, 64 hexadecimal digits each; at least a cohort
     top_b_first: int | None = None  # b, where users keep b coordinates before perturbing
+    clip: float = 1.0  # C, bound of a coordinate, in (0, inf)
+    norm: float | None = None  # R, bound of an update's L2 norm in the unit of C, where there are two levels
     target_epsilon: float | None = None  # no round is released after which anybody's certified epsilon would exceed it
 
     def __post_init__(self) -> None:
@@ -52,6 +54,10 @@ class Policy(Limits):
         within("delta", self.delta, SMALLEST_DELTA, 0.5)
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
+        positive("clip", self.clip)
+        if self.norm is not None:
+            positive("norm", self.norm)
+            whole("levels", self.levels, 2, 2)
         if self.target_epsilon is not None:
             positive("target_epsilon", self.target_epsilon)
         hex_names("senders", self.senders, SENDER_BYTES)
