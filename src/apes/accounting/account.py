@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from apes.accounting import Array
+from apes.accounting.certificate.joint_clipping import local_norm_epsilon
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee, certify_rounds
 from apes.accounting.local import local_user_epsilon
@@ -75,7 +76,7 @@ def account(question: Question, progress: Callable[[str], None] = lambda step: N
     progress("published bounds")
     published = published_figures(exposure.budgets, question.delta_s, exposure.dimensions)
     largest = float(exposure.budgets.max())
-    locally = local_figures(largest, exposure.dimensions, exposure.charged, exposure.levels)
+    locally = local_figures(exposure, largest, delta)
     return Account(dimension, one_round, total, published, personal, locally)
 
 
@@ -92,16 +93,22 @@ def by_group(guarantee: Guarantee, budgets: Array) -> tuple[BudgetGroup, ...]:
     )
 
 
-def local_figures(budget: float, dimensions: int, charged: int, levels: int | None) -> dict[str, float]:
-    """What a user's reports reveal in one round to somebody who sees who sent them.
+def local_figures(exposure: Exposure, budget: float, delta: float) -> dict[str, float]:
+    """What the reports of a user with this budget reveal in one round to somebody who sees who sent them.
 
-    One coordinate's, those of all that are charged for, and those of all with a fifth kept by top-b.
+    One coordinate's, those of all that are charged for, those of all with a fifth kept by top-b; and where updates have
+    a bounded norm, all of them at ``delta``.
     """
-    return {
+    d, levels = exposure.dimensions, exposure.levels
+    figures = {
         "dimension": budget,
-        "user": local_user_epsilon(budget, charged, levels=levels),
-        "user_top_b": local_user_epsilon(budget, dimensions, _kept(dimensions), levels),
+        "user": local_user_epsilon(budget, exposure.charged, levels=levels),
+        "user_top_b": local_user_epsilon(budget, d, _kept(d), levels),
     }
+    if exposure.norm is not None:
+        bounded = local_norm_epsilon(budget, exposure.norm / exposure.clip * (1 + 1e-12), delta)
+        figures["user_at_delta"] = min(figures["user"], bounded)
+    return figures
 
 
 def _kept(dimensions: int) -> int:

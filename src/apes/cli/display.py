@@ -101,6 +101,11 @@ def account(answer: dict[str, Any]) -> None:
         f"Local, largest budget, one round: {local['dimension']:.4g} per coordinate, {local['user']:,.4g} per user; "
         f"{local['user_top_b']:,.4g} if top-b keeps a fifth"
     )
+    if "user_at_delta" in local:
+        delta = answer["certified"]["round"]["delta"]
+        console.print(
+            f"and by the norm {local['user_at_delta']:.4g} per user at delta {delta:g}, whoever reads the reports"
+        )
     console.print("Published figures are not proved for different budgets: docs/published-bounds.md")
     claims = _table(None, ("bound", "epsilon"))
     for name, value in sorted(answer["published"].items()):
@@ -146,6 +151,9 @@ def summary(result: dict[str, Any]) -> None:
         (low, high), (user_low, user_high) = budgets["coordinate"], budgets["user"]
         of_user = f"({user_low:,.4g} to {user_high:,.4g} per user and round)"
         local = f"epsilon {low:.3g} to {high:.3g} per coordinate and round, by each user's budget {of_user}"
+        if "user_at_delta" in budgets:
+            low, high = budgets["user_at_delta"]
+            local += f"; by the norm {low:.3g} to {high:.3g} per user and round at delta {proved['delta']:.3g}"
     rows = {
         "test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})",
         "trained": f"{result['framework']} on {result['data']}: {result['users']:,} users, "

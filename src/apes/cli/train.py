@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apes.accounting.account import by_group
+from apes.accounting.account import by_group, local_figures
 from apes.cli import display, shared
 from apes.cli.options import Choices, make_choices, with_choices
 from apes.errors import ParameterError
@@ -83,6 +83,10 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
     exposure, last = result.exposures[-1], result.metrics[-1]
     noise = plan.terms.calibrator(plan.calibration).standard_error(result.budgets)
     optimizer = plan.schedule.optimizer(noise, is_difference=simulation.update == "fedprox")
+    local = {"coordinate": [low, high], "user": [exposure.charged * low, exposure.charged * high]}
+    if exposure.norm is not None:
+        of_both = [local_figures(exposure, budget, result.guarantee.delta) for budget in (low, high)]
+        local["user_at_delta"] = [figures["user_at_delta"] for figures in of_both]
     proved = result.guarantee.as_dict([entry.epsilon for entry in result.metrics])
     if proved["epsilon"] is not None:
         proved["by_budget"] = [asdict(group) for group in by_group(result.guarantee, result.budgets)]
@@ -107,7 +111,7 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         "seconds": seconds,
         "seconds_per_round": sorted(entry.seconds for entry in result.metrics)[len(result.metrics) // 2],
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "local_epsilon": {"coordinate": [low, high], "user": [exposure.charged * low, exposure.charged * high]},
+        "local_epsilon": local,
         "version": __version__,
         "certified": proved,
     }
