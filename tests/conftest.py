@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import apes
 from apes.data import Dataset, load
 from apes.data.digits import make_digits
 
@@ -15,6 +16,16 @@ from apes.data.digits import make_digits
 def pytest_xdist_auto_num_workers() -> int:
     """Two workers more than cores: the tests of the federation wait for other processes most of the time."""
     return (os.cpu_count() or 1) + 2
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the inner loops once, before several workers would each do it; their cache is on the disk."""
+    if not hasattr(session.config, "workerinput") and session.config.getoption("numprocesses", None):
+        rows, labels = np.random.default_rng(1).random((40, 3)), np.arange(40) % 2
+        people = apes.People.from_arrays(rows, labels, budgets="uniform2")
+        for framework in ("apes", "s-apes", "s-apes-first", "s-apes-threshold", "unis", "non-private"):
+            for local in (None, apes.FedProx(epochs=1)):
+                apes.train(apes.LogisticRegression(3, 2, local), people, apes.Plan(framework=framework, rounds=1))
 
 
 # Files most of whose tests train, certify at length, start processes or compare many draws.
