@@ -21,8 +21,8 @@ from apes.accounting.composition.lattice import UNIT
 from apes.mathematics.search import bisect
 
 MOST_SINGLE = 30_000
-"""Up to here the others are put in one by one; more are put in by squads, in a second up to a million."""
-MOST_USERS = 1_000_000
+"""Up to here the others are put in one by one; more are put in by squads, which takes a second at MOST_USERS."""
+MOST_USERS = 300_000
 """More others than this are hidden by a blanket."""
 # Whoever reports more openly hides nobody: a flip once in 10^8 reports.
 _OPEN = 18.0
@@ -73,7 +73,7 @@ def two_level_curve(budget: float, others: Array, delta: float) -> PrivacyCurve:
     tau = tanh(e_i / 2): 11 % for budgets even on [0.05, 1], 21 % if all are 1.
     """
     helpful = np.sort(_realised(others[others < _OPEN]))
-    are_open = helpful.size > MOST_SINGLE and helpful[helpful.size // 20] > _TOO_OPEN
+    are_open = helpful.size > MOST_SINGLE and helpful[helpful.size // 12] > _TOO_OPEN
     if helpful.size > MOST_USERS or are_open:
         return hiding_curve(budget, others, delta, 2)
     return TwoLevelCurve(budget, _lines(helpful.tobytes()))
