@@ -92,9 +92,10 @@ class Guarantee:
     def __str__(self) -> str:
         if self.why_not_certified is not None:
             return f"nothing central is certified: {self.why_not_certified}"
+        road = "whoever takes part" if self.is_adaptive else "for participants settled beforehand"
         return (
-            f"epsilon {self.epsilon:.4g} at delta {self.delta:.3g}: whatever the analyzer does, what it learns about "
-            f"anybody changes by a factor of e^{self.epsilon:.4g} at most, unless the shuffler colludes with it"
+            f"epsilon {self.epsilon:.4g} at delta {self.delta:.3g}, {road}: whatever the analyzer does, what it learns "
+            f"about anybody changes by a factor of e^{self.epsilon:.4g} at most, unless the shuffler colludes with it"
         )
 
 
