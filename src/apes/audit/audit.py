@@ -14,7 +14,6 @@ proves no privacy.
 
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from apes.accounting.guarantee import certified_epsilon
@@ -85,12 +84,13 @@ def audit(
         If the pipeline is as private as certified, ``passed`` is true with probability 0.999 or more over the
         simulated randomness.
 
-    >>> audit(Terms(levels=2), np.array([1.0]), dimensions=2, trials=500, delta=1e-6, seed=1).passed
+    >>> audit(Terms(levels=2), [1.0], dimensions=2, trials=500, delta=1e-6, seed=1).passed
     True
     """
     if terms.why_not_certified is not None:
         raise ParameterError(f"terms must be ones with a certificate: {terms.why_not_certified}")
-    if terms.reports.levels is None:
+    levels = terms.reports.levels
+    if levels is None:
         raise ParameterError(f"levels must be in [2, 256]: the audit attacks coded reports; got {terms.levels!r}")
     whole("dimensions", dimensions, 1, _MOST_DIMENSIONS)
     whole("trials", trials, 2, MOST_TRIALS)
@@ -98,7 +98,7 @@ def audit(
     progress(0, 2 * trials)
     own = terms.applied(budgets)
     coordinate, user = (certified_epsilon(terms.exposure(0, own, d), delta) for d in (1, dimensions))
-    attacked = Attacked(terms, own, dimensions, seed)
+    attacked = Attacked(terms, levels, own, dimensions, seed)
     with quiet_blas():
         one, other = (scores(attacked, world, trials, progress) for world in (0, 1))
     of_coordinate, of_user = (audited_epsilon(*pair, delta) for pair in zip(one, other, strict=True))

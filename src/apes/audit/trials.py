@@ -8,6 +8,8 @@ Every trial has people of its own, who report as the terms say; the shuffler, wh
 independently, then takes the trials side by side as coordinates of wide reports.
 """
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -35,7 +37,7 @@ _BEYOND = 2.0
 # A coordinate takes 2.5 kB in the shuffler, somebody's tables 2 kB: 20 MB and 32 MB for trials side by side.
 _COORDINATES_AT_ONCE = 8192
 _PEOPLE_AT_ONCE = 16_384
-_PEOPLE_IN_A_BLOCK = 128
+_ROWS_IN_A_BLOCK = 256
 # Scores of single coordinates that are kept per world: 32 MB.
 _MOST_SCORES = 2**22
 _TINY = 1e-300
@@ -45,9 +47,10 @@ _RARE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """A population under attack."""
+    """A population under attack, whose reports are coded on so many levels."""
 
     terms: Terms
+    levels: int
     budgets: Array
     dimensions: int
     seed: int
@@ -78,14 +81,17 @@ class Attacked:
         """
         model, source = Vectors(self.dimensions), SimulationSource(self.seed, world * MOST_TRIALS + number)
         n, client = self.budgets.size, self.terms.client(model)
-        weights, at_once = model.start().astype(np.float32), max(1, _PEOPLE_IN_A_BLOCK // trials)
+        weights, at_once = model.start().astype(np.float32), max(1, _ROWS_IN_A_BLOCK // trials)
         collector = self.terms.collector(n, trials * self.dimensions, source)
-        for start in range(0, n, at_once):
-            people = slice(start, min(start + at_once, n))
+
+        def gather(people: slice) -> None:
             # A report comes in parts only if it is too long for a second trial beside it.
             for report in client.reports(weights, self._block(people, trials, world), source):
-                side_by_side = report.values.reshape(people.stop - start, -1)
-                collector.add(Report(side_by_side, self.budgets[people], start, report.first_coordinate))
+                side_by_side = report.values.reshape(people.stop - people.start, -1)
+                collector.add(Report(side_by_side, self.budgets[people], people.start, report.first_coordinate))
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(gather, (slice(start, min(start + at_once, n)) for start in range(0, n, at_once))))
         batch = collector.release()
         if not isinstance(batch, CountedBatch):
             raise ProtocolError("the audit attacks counts; the shuffler released something else")
@@ -108,7 +114,7 @@ class Attacked:
 
     def _channel(self, budgets: Array) -> Channel:
         """Laws of a report that was kept; below a threshold it is padded nevertheless."""
-        thin, plain = self.terms.sparsification, pooled_channel(budgets, self.terms.reports.levels or 0)
+        thin, plain = self.terms.sparsification, pooled_channel(budgets, self.levels)
         return plain if thin is None or thin.strategy != "threshold" else thin.channel(plain)
 
     @property
