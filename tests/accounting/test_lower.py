@@ -129,10 +129,10 @@ def test_sparse_reports(strategy, rounds, expected):
     assert 0.88 * guarantee.epsilon < guarantee.lower < guarantee.epsilon
 
 
-@pytest.mark.parametrize("levels", [2, 3, 16, 256, None])
+@pytest.mark.parametrize("levels", [2, 3, 256, None])
 def test_sparse_reports_never_above_the_certificate(levels):
     rng = np.random.default_rng(levels or 1)
-    for users in (1, 2, 5, 50, 2000):
+    for users in (1, 5, 2000):
         budgets = np.exp(rng.uniform(np.log(0.05), np.log(3), users))
         b, rounds, delta = int(rng.integers(1, 40)), int(rng.integers(1, 5)), 10 ** -rng.uniform(2, 8)
         sparse = certify(budgets, delta=delta, dimensions=60, rounds=rounds, levels=levels, top_b_first=b)

@@ -21,9 +21,7 @@ def run_at(monkeypatch, budgets_run):
 
 def one_coordinate_more(monkeypatch):
     """Users keep one coordinate more than is certified; where there is no choice, one is not charged for."""
-    monkeypatch.setattr(
-        apes.client.client, "top_b_first", lambda update, b, shape: top_b_first(update, b + 1, shape)
-    )
+    monkeypatch.setattr(apes.client.client, "top_b_first", lambda update, b, shape: top_b_first(update, b + 1, shape))
     monkeypatch.setattr(apes.client.sparsifier, "keep_any", lambda b, *rest: keep_any(b + 1, *rest))
     charged = Terms.charged
 

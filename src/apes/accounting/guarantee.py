@@ -135,7 +135,8 @@ def certify(
 def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders: int = 0) -> Guarantee:
     """Certify rounds with the same participants: `certify`, by exposure."""
     epsilon = certified_epsilon(exposure, delta, rounds, colluders)
-    # As many coordinates as are kept, the same in everybody's reports; what a threshold's padding hides is not known.
+    # Sparse reports: b uses. For random choices that is forced if they are public and everybody's the same, which the
+    # certificate allows for. What a threshold's padding hides is not known.
     is_known = exposure.sparsifier in (None, "random-b", "top-b-first")
     forced = min(exposure.uses) * rounds
     lower = lower_epsilon(exposure.budgets, delta, exposure.levels, forced) if is_known else 0.0

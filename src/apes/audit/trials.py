@@ -123,7 +123,7 @@ class Attacked:
 
 
 def scores(attacked: Attacked, world: int, trials: int, progress: Progress) -> tuple[Array, Array]:
-    """Log-likelihood ratios of the first world to the second: of coordinates (trials, some that were kept), of users."""
+    """Log-likelihood ratios of the first world to the second: of coordinates (trials, some of those kept), of users."""
     coordinates, users, at_once = [], [], attacked.at_once
     most = max(1, _MOST_SCORES // trials)
     for first in range(0, trials, at_once):
