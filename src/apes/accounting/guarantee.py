@@ -136,9 +136,11 @@ def certify(
 def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders: int = 0) -> Guarantee:
     """Certify rounds with the same participants: `certify`, by exposure."""
     epsilon = certified_epsilon(exposure, delta, rounds, colluders)
-    # The datasets that force a loss change every coordinate; what they force through a sparsifier is not known.
-    dense = exposure.top_b_first is None and exposure.sparsifier is None
-    lower = lower_epsilon(exposure.budgets, delta, exposure.levels, exposure.charged * rounds) if dense else 0.0
+    # Sparse reports: b uses. For random choices that is forced if they are public and everybody's the same, which the
+    # certificate allows for. What a threshold's padding hides is not known.
+    is_known = exposure.sparsifier in (None, "random-b", "top-b-first")
+    forced = min(exposure.uses) * rounds
+    lower = lower_epsilon(exposure.budgets, delta, exposure.levels, forced) if is_known else 0.0
 
     def personal(budget: float) -> float:
         own = took_part(budget, float(exposure.budgets.max()))

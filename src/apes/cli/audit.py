@@ -9,7 +9,6 @@ import typer
 from apes.audit.audit import AuditResult, audit
 from apes.budgets import make_budgets
 from apes.cli import display, shared
-from apes.errors import ParameterError
 
 
 # parameters: one per option, as typer wants it.
@@ -20,20 +19,19 @@ def audit_command(
     trials: Annotated[int, typer.Option(help="Repetitions of each of the two worlds.")] = 10_000,
     delta: Annotated[float, typer.Option(help="Delta of both the audit and the certificate.")] = 1e-5,
     levels: shared.Levels = "256",
+    framework: shared.FrameworkName = "apes",
+    sparsifier: shared.SparsifierName = None,
+    keep: shared.Keep = None,
     seed: shared.Seed = 1,
     plot: shared.Plot = None,
     as_json: shared.Json = False,
 ) -> None:
     """Attack the real pipeline on a worst-case pair of datasets; fail loudly if it reveals more than is certified."""
-    coded = shared.certified_terms(levels).reports.levels
-    if coded is None:
-        raise ParameterError("levels must be in [2, 256]: the audit attacks coded reports; got 'continuous'")
+    terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep)
     began = time.perf_counter()
-    with display.steps("attacking", "coordinates") as progress:
+    with display.steps("attacking", "trials") as progress:
         own = make_budgets(budgets, users, seed)
-        result = audit(
-            own, dimensions=dimensions, trials=trials, levels=coded, delta=delta, seed=seed, progress=progress
-        )
+        result = audit(terms, own, dimensions=dimensions, trials=trials, delta=delta, seed=seed, progress=progress)
     # Without what only a picture shows.
     facts = {name: value for name, value in asdict(result).items() if not name.endswith("_attack")}
     facts |= {"passed": result.passed, "seconds": time.perf_counter() - began}
