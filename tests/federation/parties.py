@@ -25,6 +25,7 @@ from apes.federation.keys import Authority, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
 from apes.federation.vault.folder import VaultSettings
+from apes.shuffler.service.policy import Limits
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.database import read_database
 from apes.storage.files import write_bytes
@@ -39,6 +40,7 @@ RUN, OTHER_RUN = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 # Eight users' levels and budgets; the budgets have digits that occur nowhere else.
 LEVELS = np.random.default_rng(11).integers(0, 16, (8, 15), dtype=np.uint8)
 BUDGETS = np.array([0.7318642, 0.0591837, 0.9946521, 0.3517264, 0.4628193, 0.8273916, 0.1938475, 0.6152738])
+LIMITS = Limits(0.05, 1.0, 3)
 EXTREME_WEIGHTS = {
     "3e38": np.full(15, 3e38),
     "-3e38": np.full(15, -3e38),
@@ -66,10 +68,10 @@ def apes(*arguments):
     return done.exit_code, done.stdout, done.stderr
 
 
-def agreed(rounds=3, features=4, local=None, **choices):
-    """Terms on 3 classes and 16 levels."""
+def agreed(rounds=3, features=4, local=None, limits=None, **choices):
+    """Terms on 3 classes and 16 levels; by default for three users or more with budgets from 0.05 to 1."""
     terms = Terms(rounds=rounds, levels=16, delta=1e-3, **choices)
-    return FederationTerms(terms, LogisticRegression(features, 3, local))
+    return FederationTerms(terms, LogisticRegression(features, 3, local), LIMITS if limits is None else limits)
 
 
 def honest(small, users=range(8), **bound):
@@ -275,7 +277,8 @@ def new_run(layout):
     schedule = read_settings(layout.analyzer / "schedule.json", Schedule)
     with np.load(layout.analyzer / "test.npz") as stored:
         test = Examples(stored["images"], stored["labels"])
-    return Run(terms.terms, schedule, terms.model, Identity(terms.digest, "", "replayed"), users=1, test=test)
+    of, choices = Identity(terms.digest, "", "replayed"), {"settled": False, "limit": terms.limit}
+    return Run(terms.terms, schedule, terms.model, of, users=1, test=test, **choices)
 
 
 def take(run, batch):

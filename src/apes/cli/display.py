@@ -181,5 +181,6 @@ def federation(summary: dict[str, Any]) -> None:
     console.print(
         f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: accuracy "
         f"[bold]{100 * summary['accuracy']:.2f} %[/], certified epsilon [bold]{certified['epsilon']:.4g}[/] "
-        f"at delta {certified['delta']:.3g} (a user, all rounds)"
+        f"at delta {certified['delta']:.3g} (a user, all rounds, whoever chose who takes part: the limit that was "
+        f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent)"
     )

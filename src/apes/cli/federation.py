@@ -97,9 +97,9 @@ def invite_command(
     dataset = display.dataset(chosen.simulation, data_dir)
     servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
     limits = Limits(smallest_budget, largest_budget, smallest_cohort)
-    task = task_of(chosen.plan, chosen.simulation, dataset)
+    task = task_of(chosen.plan, chosen.simulation, dataset, limits)
     with new_folder(folder) as part:
-        invitation = invite(part, task, servers, limits)
+        invitation = invite(part, task, servers)
     shared.tell({"folder": str(folder), "run": invitation.run}, as_json, f"hand out {folder / 'invitation'}")
 
 

@@ -8,7 +8,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
 from apes.federation.vault.folder import VAULT, VaultSettings, read_vault
 from apes.population import Examples
-from apes.shuffler.service.policy import Limits, Policy
+from apes.shuffler.service.policy import Policy
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.arrays import write_arrays
 from apes.storage.files import write_bytes
@@ -40,7 +40,7 @@ _INVITATION = "invitation.json"
 
 
 @dataclass(frozen=True)
-class Invitation(Limits):
+class Invitation:
     """What a user needs to know to join; public."""
 
     run: str  # in hexadecimal
@@ -90,7 +90,7 @@ class Task:
     test: Examples  # public, to judge the model by
 
 
-def invite(folder: Path, task: Task, servers: Servers, limits: Limits) -> Invitation:
+def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
     """Make the folders of shuffler, SuperLink and analyzer, and that of the invitation, which is returned."""
     layout, authority, opener = Layout(folder), Authority(), X25519PrivateKey.generate()
     token, run = secrets.token_urlsafe(32).encode(), secrets.token_hex(RUN_BYTES)
@@ -115,7 +115,7 @@ def invite(folder: Path, task: Task, servers: Servers, limits: Limits) -> Invita
     for reader in (layout.analyzer, layout.invitation):
         task.terms.write(reader / "terms.json")
     public = opener.public_key().public_bytes_raw().hex()
-    invitation = Invitation(**asdict(limits), run=run, shuffler_key=public, superlink=link)
+    invitation = Invitation(run, public, link)
     write_settings(layout.invitation / _INVITATION, invitation)
     return invitation
 
@@ -155,7 +155,7 @@ def admit(folder: Path, cards: list[Card]) -> Policy:
     terms = FederationTerms.read(layout.invitation / "terms.json")
     thin = terms.terms.sparsification
     policy = Policy(
-        **{field.name: getattr(invitation, field.name) for field in fields(Limits)},
+        **asdict(terms.limits),
         terms=terms.digest,
         runs=(invitation.run,),
         rounds=terms.rounds,
