@@ -17,13 +17,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from apes.errors import DataError, ParameterError
+from apes.errors import ParameterError
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.keys import Authority, node_key, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
 from apes.federation.vault.folder import VAULT, VaultSettings, read_vault
+from apes.federation.vault.lifetime import Lifetime
 from apes.population import Examples
 from apes.shuffler.service.policy import Policy
 from apes.shuffler.service.server import ShufflerSettings
@@ -120,23 +121,26 @@ def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
     return invitation
 
 
-def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], node_port: int) -> Card:
+def join(
+    folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], node_port: int, lifetime: Lifetime
+) -> Card:
     """Make the folder of a device or silo, with keys that nobody else has; return its card, which is also kept there.
 
     The arrays are its users' ``features``, ``labels``, ``offsets``, ``budgets`` and perhaps ``allowances``; by default
-    everybody allows one whole run and no more. The SuperNode gets a local port.
+    everybody allows one whole run and no more. The SuperNode gets a local port. ``lifetime`` is what each user grants
+    centrally, over all runs and federations.
     """
     invitation = read_settings(invitation_folder / _INVITATION, Invitation)
     terms = FederationTerms.read(invitation_folder / "terms.json")
     budgets = np.asarray(arrays["budgets"], dtype=np.float64)
-    low, high = invitation.smallest_budget, invitation.largest_budget
-    if not ((low <= budgets) & (budgets <= high)).all():
-        raise DataError(f"budgets must be in [{low:g}, {high:g}], which is what the shuffler takes")
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
     write_arrays(folder / "data.npz", {"allowances": terms.charged * budgets * terms.rounds, **arrays}, 0o600)
     write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
     terms.write(folder / "terms.json")
-    write_settings(folder / VAULT, VaultSettings((invitation.run,), invitation.shuffler_key))
+    settings = VaultSettings(
+        *((invitation.run,), invitation.shuffler_key), lifetime_epsilon=lifetime.epsilon, lifetime_delta=lifetime.delta
+    )
+    write_settings(folder / VAULT, settings)
     # What the vault will read has to be right now, while somebody is looking.
     read_vault(folder / VAULT)
     write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())

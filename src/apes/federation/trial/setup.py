@@ -12,6 +12,7 @@ from apes.federation.parties import Servers, Task, admit, invite, join, new_fold
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, Federation, Layout, free_ports
 from apes.federation.vault.folder import ARRAYS
+from apes.federation.vault.lifetime import Lifetime
 from apes.population import Examples
 from apes.shuffler.service.policy import Limits
 from apes.storage.settings import write_settings
@@ -58,7 +59,8 @@ def set_up(
         for number in range(1, vaults + 1):
             block = population.block(edges[number - 1], edges[number])
             arrays = {name: getattr(block, name) for name in ARRAYS}
-            cards.append(join(layout.device(number), layout.invitation, arrays, ports[1 + number]))
+            place = layout.device(number), layout.invitation
+            cards.append(join(*place, arrays, ports[1 + number], Lifetime()))
             progress(edges[number], users)
         admit(part, cards)
         federation = Federation(run, vaults, users, plan.rounds, ports[0], ports[1])
