@@ -111,7 +111,7 @@ class Party:
     """An `apes` process; it logs to a file in its folder."""
 
     def __init__(self, command, settings):
-        self.folder, self.log = settings.parent, settings.parent / "log"
+        self.folder, self.log, self.ledger = settings.parent, settings.parent / "log", settings.parent / "ledger.sqlite"
         self._arguments = [APES, command, settings]
         self._rounds = itertools.count(1)
         self._process = None
@@ -140,7 +140,7 @@ class Party:
 
     def rows(self, query, *values):
         """What the ledger holds, read beside the process."""
-        database = sqlite3.connect(f"file:{self.folder / 'ledger.sqlite'}?mode=ro", uri=True)
+        database = sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True)
         try:
             return database.execute(query, values).fetchall()
         finally:
@@ -223,7 +223,7 @@ def path(number, run=RUN):
 class VaultProcess(Party):
     """A vault on a Unix socket."""
 
-    def __init__(self, folder, terms, keys, shuffler, *, allowance=np.inf, socket_mode="600"):
+    def __init__(self, folder, terms, keys, shuffler, *, allowance=np.inf, runs=(RUN, OTHER_RUN), **choices):
         super().__init__("vault", folder / "vault.json")
         self.terms, self.socket = terms, folder / "vault.sock"
         arrays = {**population(), "budgets": BUDGETS, "allowances": np.full(8, allowance)}
@@ -233,7 +233,9 @@ class VaultProcess(Party):
         write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
         terms.write(folder / "terms.json")
         public = shuffler.public_key().public_bytes_raw().hex()
-        write_settings(folder / "vault.json", VaultSettings((RUN, OTHER_RUN), public, socket_mode=socket_mode))
+        settings = VaultSettings(runs, public, **choices)
+        self.ledger = folder / settings.ledger
+        write_settings(folder / "vault.json", settings)
 
     def is_ready(self):
         """Whether somebody listens; a connection that asks nothing is refused and forgotten."""

@@ -27,8 +27,8 @@ def ledgers(tmp_path):
     """Make ledgers, and close them."""
     made = []
 
-    def make(users=8, lifetime=Lifetime()):
-        made.append(VaultLedger(tmp_path / f"{len(made)}.sqlite", users, lifetime))
+    def make(users=8):
+        made.append(VaultLedger(tmp_path / f"{len(made)}.sqlite", users, Lifetime()))
         return made[-1]
 
     yield make
