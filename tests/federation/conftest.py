@@ -1,7 +1,7 @@
 """A small federation in memory: terms, users with keys, a policy and the shuffler's key."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pytest
@@ -48,9 +48,7 @@ def small():
         levels=16,
         charged=terms.charged,
         delta=1e-3,
-        smallest_budget=0.05,
-        largest_budget=1.0,
-        smallest_cohort=3,
+        **asdict(terms.limits),
         senders=tuple(key.public_key().public_bytes_raw().hex() for key in keys),
     )
     return Small(terms, keys, X25519PrivateKey.generate(), policy)

@@ -25,6 +25,7 @@ from apes.messages import Report
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
 from apes.storage.settings import read_settings
+from apes.training.run_folder import RunFolder
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader
 from apes.wire.packing import unpacked
@@ -125,6 +126,17 @@ def test_the_model_is_the_simulations_bit_for_bit(trained):
     assert (run.progress.state.weights != 0).any()
     figures = trained.summary["certified"]["epsilon_by_round"]
     assert figures == [entry.epsilon for entry in run.progress.metrics]
+
+
+def test_the_guarantee_is_what_was_agreed(trained):
+    """Whoever chose who took part: the limit of the terms, of which all rounds with everybody spent only a part."""
+    certified, limit = trained.summary["certified"], trained.terms.limit
+    assert (certified["epsilon"], certified["road"]) == (limit.epsilon(certified["delta"]), "adaptive")
+    assert certified["mu"] == limit.mu_squared**0.5
+    assert certified["epsilon_by_round"] == sorted(certified["epsilon_by_round"])
+    assert 0 < certified["epsilon_by_round"][-1] < certified["epsilon"]
+    by_round, guarantee = RunFolder.open(trained.layout.analyzer / "run").recertify()
+    assert (by_round, guarantee.epsilon) == (certified["epsilon_by_round"], certified["epsilon"])
 
 
 def test_up_again_says_the_same_without_running(trained):

@@ -13,7 +13,7 @@ from apes.errors import DataError
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Federation
 from apes.federation.vault.folder import VaultSettings, open_vault
-from apes.shuffler.service.policy import Policy
+from apes.shuffler.service.policy import Limits, Policy
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.arrays import read_arrays, write_arrays
 from apes.storage.settings import read_settings, read_token, write_settings
@@ -133,11 +133,14 @@ def test_terms_name_the_field_that_is_wrong(small, file):
         ("terms", {"framework": "non-private", "levels": None, "delta": None}, "framework"),
         ("terms", {"colour": 1}, "terms: unknown field 'colour'"),
         ("terms", {"mechanism": None}, "terms: unknown field 'mechanism'"),
+        ("limits", {"smallest_cohort": 0}, "limits: smallest_cohort"),
+        ("limits", {"largest_budget": 0.01}, "limits: largest_budget"),
+        ("limits", {"colour": 1}, "limits: unknown field 'colour'"),
     ]:
         file.write_text(json.dumps(plain | {part: plain[part] | change}))
         with pytest.raises(DataError, match=rf"settings\.json.*{message}"):
             FederationTerms.read(file)
-    for part, other in itertools.product(("terms", "model"), ([], 5, None)):
+    for part, other in itertools.product(("terms", "model", "limits"), ([], 5, None)):
         file.write_text(json.dumps(plain | {part: other}))
         with pytest.raises(DataError, match=rf"settings\.json.*{part} must hold an object"):
             FederationTerms.read(file)
@@ -151,6 +154,7 @@ def test_a_changed_choice_changes_the_digest(small, file):
         ("terms", {"target_epsilon": 1.0}),
         ("terms", {"framework": "s-apes-first"}),
         *(("model", change) for change in ({"features": 5}, {"classes": 4}, {"local": {"epochs": 3}})),
+        *(("limits", {name: value}) for name, value in asdict(Limits(0.06, 0.9, 4)).items()),
     ):
         file.write_text(json.dumps(plain | {part: plain[part] | change}))
         assert FederationTerms.read(file).digest != small.terms.digest

@@ -174,17 +174,20 @@ def summary(result: dict[str, Any]) -> None:
 
 def spent(accounts: list[dict[str, Any]]) -> None:
     """Print what the users of a vault have spent: the first of them if they are many."""
+    central = accounts[0]["central"]
     table = _table(
-        "[bold]Spent[/] (local epsilon, all coordinates, rounds and runs)",
-        ("user", "budget", "rounds", "spent", "allowance", "rounds left"),
-        "This holds whoever reads the reports. The central figure is in the analyzer's summary: it depends on who else "
-        "took part, and is far smaller among many.",
+        "[bold]Spent[/] (all coordinates, rounds and runs)",
+        ("user", "budget", "rounds", "local", "allowance", "central", "mu", "limit", "rounds left"),
+        f"Local epsilon holds whoever reads the reports. Central epsilon, at delta {central['delta']:.3g}, holds "
+        "against everybody but the shuffler, had every round been of the smallest cohort that it lets through.",
     )
     for user, account in enumerate(accounts[:_USERS_SHOWN]):
-        allowance, left = account["allowance"], account["rounds_left"]
-        limits = "no limit" if allowance is None else f"{allowance:,.4g}", "no limit" if left is None else str(left)
-        own = str(user), f"{account['budget']:.4g}", str(account["rounds"]), f"{account['spent']:,.4g}"
-        table.add_row(*own, *limits)
+        central, left = account["central"], account["rounds_left"]
+        figures = account["spent"], account["allowance"], central["epsilon"], central["mu"], central["limit"]
+        nothing = "", "no limit", "no bound", "no bound", "no limit"
+        cells = [word if figure is None else f"{figure:,.4g}" for figure, word in zip(figures, nothing, strict=True)]
+        own = str(user), f"{account['budget']:.4g}", str(account["rounds"])
+        table.add_row(*own, *cells, "no limit" if left is None else str(left))
     console.print(table)
     if len(accounts) > _USERS_SHOWN:
         console.print(f"{_USERS_SHOWN} of {len(accounts):,} users; --json has them all")
@@ -196,5 +199,6 @@ def federation(summary: dict[str, Any]) -> None:
     console.print(
         f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: accuracy "
         f"[bold]{100 * summary['accuracy']:.2f} %[/], certified epsilon [bold]{certified['epsilon']:.4g}[/] "
-        f"at delta {certified['delta']:.3g} (a user, all rounds)"
+        f"at delta {certified['delta']:.3g} (a user, all rounds, whoever chose who takes part: the limit that was "
+        f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent)"
     )

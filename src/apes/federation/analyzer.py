@@ -137,9 +137,10 @@ class AnalyzerRun:
         identity = Identity(self.terms.digest, schedule_digest(schedule, 0), people)
         try:
             reached = self._folder.load()
-            # Who takes part is chosen on the way: by who answers, and by whoever asks.
-            terms, model = self.terms.terms, self.terms.model
-            return Run(terms, schedule, model, identity, users=1, test=test, settled=False, resume=reached)
+            terms, model, limit = self.terms.terms, self.terms.model, self.terms.limit
+            return Run(
+                *(terms, schedule, model, identity), users=1, test=test, settled=False, limit=limit, resume=reached
+            )
         except ParameterError as error:
             raise DataError(f"{self.folder} holds another run; choose another folder: {error}") from None
 
@@ -148,7 +149,9 @@ def _run_folder(path: Path, terms: FederationTerms) -> RunFolder:
     if (path / "config.json").exists():
         return RunFolder.open(path)
     choices, data = {"terms": terms.digest}, "held by the federation's vaults"
-    return RunFolder.create(path, choices, terms.terms.accountant(1, settled=False), rounds=terms.rounds, data=data)
+    # Who takes part is chosen on the way, by who answers and by whoever asks: only a limit is a guarantee then.
+    accountant = terms.terms.accountant(1, settled=False, limit=terms.limit)
+    return RunFolder.create(path, choices, accountant, rounds=terms.rounds, data=data)
 
 
 def _read_test(path: Path, model: LogisticRegression) -> Examples:

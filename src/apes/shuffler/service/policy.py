@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.checks import hex_names, positive, whole, within
 from apes.errors import ParameterError
@@ -24,6 +27,13 @@ class Limits:
                 f"largest_budget must be at least smallest_budget {self.smallest_budget!r}, got {self.largest_budget!r}"
             )
         whole("smallest_cohort", self.smallest_cohort, 1)
+
+    def checked(self, budgets: NDArray[np.float64]) -> tuple[float, float]:
+        """Return the smallest and the largest budget that are taken, if all of these are, else raise."""
+        low, high = self.smallest_budget, self.largest_budget
+        if not ((low <= budgets) & (budgets <= high)).all():
+            raise ParameterError(f"budgets must be in [{low:g}, {high:g}], which is what the shuffler takes")
+        return low, high
 
 
 @dataclass(frozen=True)
