@@ -155,9 +155,14 @@ def test_a_vaults_ledger_is_shared_and_one_waits_for_the_other(file):
             assert not waiting.done()
             first.record(RUN, 1, b"first", {0: ONE})
         waiting.result(timeout=60)
-    with pytest.raises(ZeroDivisionError), first.transaction():
-        first.record(RUN, 3, b"third", {0: ONE})
-        raise ZeroDivisionError
+
+    def fail():
+        with first.transaction():
+            first.record(RUN, 3, b"third", {0: ONE})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert first.spending() == second.spending() == [{ONE: 2}]
     assert second.last_round(RUN) == 2
     first.close()

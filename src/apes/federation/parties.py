@@ -170,7 +170,7 @@ def admit(folder: Path, cards: list[Card]) -> Policy:
         top_b_first=None if thin is None else thin.top_b_first(terms.dimensions),
         clip=terms.terms.clip,
         norm=terms.terms.norm,
-        target_epsilon=terms.terms.target_epsilon,
+        target_epsilon=terms.target,
         senders=tuple(sender for card in cards for sender in card.senders),
     )
     nodes = layout.superlink / "nodes"

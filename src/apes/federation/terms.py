@@ -32,6 +32,7 @@ class FederationTerms:
         self.client()
         if self.terms.delta is None:
             raise ParameterError("delta must be given in a federation: its size is not known beforehand; got None")
+        self.target  # noqa: B018 - checks it
 
     @classmethod
     def read(cls, path: Path) -> "FederationTerms":
@@ -75,6 +76,14 @@ class FederationTerms:
         shifts = accountant.cost(self.worst).times(self.rounds)
         # Another cohort may be covered by more uses of a smaller curve; all that is set aside has room for those.
         return Cost(shifts.mu_squared, cover_of(accountant.delta))
+
+    @property
+    def target(self) -> float | None:
+        """Largest epsilon of anybody, which the shuffler enforces; people's own targets are their vaults' to keep."""
+        if isinstance(self.terms.target_epsilon, str):
+            got = repr(self.terms.target_epsilon)
+            raise ParameterError(f"target_epsilon must be a number in a federation: vaults keep own limits; got {got}")
+        return self.terms.target_epsilon
 
     @property
     def rounds(self) -> int:
