@@ -132,6 +132,12 @@ class Exposure:
         # Two updates differ in at most 2 b coordinates; or, counted in couples, b uses of another curve.
         return min(self.charged, 2 * self.top_b_first), self.top_b_first
 
+    @property
+    def forced(self) -> int:
+        """In how many coordinates two updates can be at opposite ends."""
+        room = self.charged if self.norm is None else math.floor((self.norm / self.clip) ** 2)
+        return min(room, *self.uses)
+
     def curves(self, delta: float, rounds: int, colluders: int = 0, victim: float | None = None) -> Ways:
         """The curves of the round and their uses, way by way, for about so many rounds of ``delta`` together.
 

@@ -139,8 +139,8 @@ def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders:
     # Sparse reports: b uses. For random choices that is forced if they are public and everybody's the same, which the
     # certificate allows for. What a threshold's padding hides is not known.
     is_known = exposure.sparsifier in (None, "random-b", "top-b-first")
-    forced = min(exposure.uses) * rounds
-    lower = lower_epsilon(exposure.budgets, delta, exposure.levels, forced) if is_known else 0.0
+    forced = exposure.forced * rounds
+    lower = lower_epsilon(exposure.budgets, delta, exposure.levels, forced) if is_known and forced else 0.0
 
     def personal(budget: float) -> float:
         own = took_part(budget, float(exposure.budgets.max()))

@@ -1,13 +1,14 @@
 """Trials of an attack: the real pipeline on the worst pair of datasets, and how likely what comes out is in each world.
 
 In one world the victim, who has the largest budget, is beyond the clip bound in every coordinate; in the other world
-the same with the opposite sign; everybody else is at 0. What the terms do to an update (choose, clip, perturb, pad) is
-left to the client that they come with.
+the same with the opposite sign; everybody else is at 0, or at the two ends where updates have a bounded norm. What the
+terms do to an update (choose, clip, perturb, pad) is left to the client that they come with.
 
 Every trial has people of its own, who report as the terms say; the shuffler, which treats coordinates alike and
 independently, then takes the trials side by side as coordinates of wide reports.
 """
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -69,6 +70,10 @@ class Attacked:
         law, and the attack is the best one to first order in 1 / n.
         """
         ends = self._channel(self.budgets[[self._victim]])[[-1, 0]]
+        if self.terms.norm is not None:
+            # The norm is spread over all coordinates: each is as far out as it may be, and rounded to an end at random.
+            out = min(1.0, self.terms.norm / self.terms.clip / math.sqrt(self.dimensions))
+            ends = np.array([[1 + out, 1 - out], [1 - out, 1 + out]]) / 2 @ ends
         others = np.delete(self.budgets, self._victim)
         rho = law_at_zero(self._channel(others)) if others.size else np.ones(ends.shape[1])
         return np.asarray((ends / np.maximum(rho, _RARE)).T)
@@ -106,6 +111,9 @@ class Attacked:
     def _block(self, people: slice, trials: int, world: int) -> UserBlock:
         """Some people of every trial: one after another, each with all the trials."""
         updates = np.zeros(self.budgets.size, dtype=np.float32)
+        if self.terms.norm is not None:
+            # A bit is least uncertain at the ends: there the others hide worst, as many at one as at the other.
+            updates[:] = _BEYOND * self.terms.clip * (1 - 2 * (np.arange(self.budgets.size) % 2))
         updates[self._victim] = _BEYOND * self.terms.clip * (1 - 2 * world)
         rows = np.repeat(updates[people], trials)[:, None]
         budgets = np.repeat(self.budgets[people], trials)

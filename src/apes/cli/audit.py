@@ -18,7 +18,9 @@ def audit_command(
     dimensions: shared.Dimensions = 50,
     trials: Annotated[int, typer.Option(help="Repetitions of each of the two worlds.")] = 10_000,
     delta: Annotated[float, typer.Option(help="Delta of both the audit and the certificate.")] = 1e-5,
-    levels: shared.Levels = "256",
+    levels: shared.Levels = None,
+    clip: Annotated[float, typer.Option(help="C, bound of every coordinate; it matters beside a norm only.")] = 0.1,
+    norm: shared.Norm = None,
     framework: shared.FrameworkName = "apes",
     sparsifier: shared.SparsifierName = None,
     keep: shared.Keep = None,
@@ -27,7 +29,8 @@ def audit_command(
     as_json: shared.Json = False,
 ) -> None:
     """Attack the real pipeline on a worst-case pair of datasets; fail loudly if it reveals more than is certified."""
-    terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep)
+    choices = {"framework": framework, "sparsifier": sparsifier, "keep": keep, "clip": clip, "norm": norm}
+    terms = shared.certified_terms(levels, **choices)
     began = time.perf_counter()
     with display.steps("attacking", "trials") as progress:
         own = make_budgets(budgets, users, seed)
