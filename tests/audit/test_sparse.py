@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from typer.testing import CliRunner
-from weaker import one_coordinate_more, run_at
+from weaker import norm_twice_as_large, one_coordinate_more, run_at
 
 from apes.audit.audit import audit
 from apes.audit.trials import Attacked
@@ -16,8 +16,10 @@ from apes.terms.terms import Terms
 FIRST = {"framework": "s-apes-first", "keep": 0.5}
 RANDOM = {"framework": "s-apes", "sparsifier": "random-b", "keep": 0.5}
 THRESHOLD = {"framework": "s-apes-threshold", "keep": 0.5}
+# Two coordinates may be at their ends.
+NORM = {"clip": 1.0, "norm": 1.4143}
 # Each with as many coordinates as make two uses of the certificate.
-FRAMEWORKS = pytest.mark.parametrize(("choices", "dimensions"), [({}, 2), (FIRST, 4), (RANDOM, 4)], ids=str)
+FRAMEWORKS = pytest.mark.parametrize(("choices", "dimensions"), [({}, 2), (FIRST, 4), (RANDOM, 4), (NORM, 2)], ids=str)
 OPTIONS = {"trials": 200_000, "delta": 1e-6, "seed": 1}
 FEW = np.full(2, 0.9)
 
@@ -46,6 +48,17 @@ def test_one_coordinate_too_many_is_found_out(monkeypatch, choices, dimensions):
     # Coordinates are fine one by one.
     assert result.coordinate_audited <= result.coordinate_certified
     assert result.user_audited > 1.2 * result.user_certified
+
+
+def test_a_norm_twice_too_large_is_found_out(monkeypatch):
+    """In a crowd, where the norm costs less than the coordinates would: 65 % of what is certified is found."""
+    terms, crowd = Terms(clip=1.0, norm=2.0), np.full(21, 1.5)
+    options = {"trials": 60_000, "delta": 0.01, "seed": 1}
+    fits = audit(terms, crowd, dimensions=4, **options)
+    assert 0.6 * fits.user_certified < fits.user_audited < fits.user_certified
+    assert audit(terms, crowd, dimensions=16, **options).passed
+    norm_twice_as_large(monkeypatch)
+    assert not audit(terms, crowd, dimensions=16, **options).passed
 
 
 @FRAMEWORKS

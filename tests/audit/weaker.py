@@ -1,9 +1,12 @@
 """Pipelines that reveal more than is certified."""
 
 import apes.client.client
+import apes.client.one_bit
 import apes.client.sparsifier
 import apes.terms.mechanism
+from apes.client.clip import norm_limit
 from apes.client.draws.choice import keep_any
+from apes.client.one_bit import OneBit
 from apes.client.randomizer import CodedClipLaplace
 from apes.client.top_b_first import top_b_first
 from apes.terms.terms import Terms
@@ -12,11 +15,18 @@ from apes.terms.terms import Terms
 def run_at(monkeypatch, budgets_run):
     """Replace the randomizer by one that runs at other budgets than it is told."""
 
-    class Weaker(CodedClipLaplace):
-        def prepare(self, budgets):
-            return super().prepare(budgets_run(budgets))
+    for kind in (CodedClipLaplace, OneBit):
 
-    monkeypatch.setattr(apes.terms.mechanism, "CodedClipLaplace", Weaker)
+        class Weaker(kind):
+            def prepare(self, budgets):
+                return super().prepare(budgets_run(budgets))
+
+        monkeypatch.setattr(apes.terms.mechanism, kind.__name__, Weaker)
+
+
+def norm_twice_as_large(monkeypatch):
+    """Updates are twice as long as is certified."""
+    monkeypatch.setattr(apes.client.one_bit, "norm_limit", lambda norm, clip: norm_limit(2 * norm, clip))
 
 
 def one_coordinate_more(monkeypatch):
