@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import positive_array, whole
 from apes.errors import DataError, ParameterError
+from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import Purpose, SimulationSource
 
-_Law = Callable[[np.random.Generator, int], NDArray[np.float64]]
+_Law = Callable[[np.random.Generator, int], F64]
 
 
 def _uniform(low: float, high: float) -> _Law:
@@ -45,7 +45,7 @@ LAWS: dict[str, _Law] = {
 _FORMS = f"{', '.join(LAWS)}, constant:E, grid:LOW:HIGH, file:PATH or file:PATH:COLUMN"
 
 
-def make_budgets(spec: str, users: int, seed: int) -> NDArray[np.float64]:
+def make_budgets(spec: str, users: int, seed: int) -> F64:
     """Return the local budgets of a population, per coordinate and round, in nats.
 
     Args:
@@ -55,7 +55,6 @@ def make_budgets(spec: str, users: int, seed: int) -> NDArray[np.float64]:
         seed: Seeds the laws; the others take no randomness.
 
     Raises:
-        ParameterError: If the specification or a budget is outside its range.
         DataError: If a file cannot be read.
 
     >>> make_budgets("grid:0.5:1", 3, seed=0)
@@ -93,7 +92,7 @@ def _number(text: str, spec: str) -> float:
     return number
 
 
-def _from_file(rest: str, users: int) -> NDArray[np.float64]:
+def _from_file(rest: str, users: int) -> F64:
     file, _, column = (rest, "", None) if ":" not in rest or os.path.exists(rest) else rest.rpartition(":")
     path = Path(file)
     try:

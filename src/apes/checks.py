@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apes.errors import ParameterError
+
+T = TypeVar("T")
 
 
 def positive(name: str, value: float, upper: float = math.inf) -> float:
@@ -46,16 +48,34 @@ def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
 
 def positive_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Return a one-dimensional float64 copy of ``values``, all in (0, inf) and at least one."""
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"{name} must be a list of numbers, got {values!r}") from None
+    array = numbers(name, values).astype(np.float64)
     if array.ndim != 1 or array.size == 0:
         raise ParameterError(f"{name} must be a non-empty list of numbers, got shape {array.shape}")
     bad = ~((array > 0) & np.isfinite(array))
     if bad.any():
         where = int(np.argmax(bad))
         raise ParameterError(f"{name}[{where}] must be in (0, inf), got {float(array[where])!r}")
+    return array
+
+
+def numbers(name: str, values: ArrayLike, kinds: str = "iuf") -> NDArray[Any]:
+    """Return ``values`` as a plain array if they are whole or real numbers, none masked, else raise."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(f"{name} must be a list of numbers, got lists of different lengths") from None
+    if array.dtype.kind not in kinds or isinstance(values, np.ma.MaskedArray):
+        got = repr(values) if array.size < 2 else type(values).__name__ if array.dtype.kind in kinds else array.dtype
+        raise ParameterError(f"{name} must be a list of numbers, got {got}")
+    return array
+
+
+def finite_float32(name: str, values: ArrayLike) -> NDArray[np.float32]:
+    """Return ``values`` as contiguous float32 numbers, all of them finite, else raise."""
+    array = numbers(name, values, "biuf")
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(array, dtype=np.float32)
+    finite(name, array)
     return array
 
 
@@ -83,6 +103,19 @@ def unused(options: dict[str, Any], why: str) -> None:
     for name, value in options.items():
         if value is not None:
             raise ParameterError(f"{name} must be left out: {why}; got {value!r}")
+
+
+def exactly(name: str, value: T, kind: type[T]) -> T:
+    """Return ``value`` if its type is ``kind`` itself, whose methods are trusted; a subclass may have others."""
+    if type(value) is not kind:
+        raise ParameterError(f"{name} must be of apes's own class {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def offering(name: str, value: object, *needed: str) -> None:
+    """Raise unless ``value`` has all attributes that are needed."""
+    if not all(hasattr(value, attribute) for attribute in needed):
+        raise ParameterError(f"{name} must have {', '.join(needed)}, got {type(value).__name__}")
 
 
 def _number(name: str, value: float) -> float:

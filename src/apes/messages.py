@@ -1,8 +1,7 @@
 """The only types that cross a boundary between the parties.
 
 A `Report` goes from the users to the shuffler, a shuffled batch from the shuffler to the analyzer; an `Estimate` is
-what the analyzer makes of it. The analyzer's functions take batches only, so handing them reports does not
-type-check.
+what the analyzer makes of it. The analyzer's functions take batches only, so handing them reports does not type-check.
 """
 
 from dataclasses import dataclass

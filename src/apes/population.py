@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apes.budgets import make_budgets
-from apes.checks import finite, positive_array
+from apes.checks import finite, finite_float32, numbers, positive_array
 from apes.data import Dataset, partition
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64, I64
 
 _MOST_CLASSES = 65536
 
@@ -29,10 +30,10 @@ class UserBlock:
     """
 
     first_user: int
-    budgets: NDArray[np.float64]
-    features: NDArray[np.float32]
+    budgets: F64
+    features: F32
     labels: NDArray[Any]
-    offsets: NDArray[np.int64]
+    offsets: I64
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class Examples:
         labels: The class or target of each.
     """
 
-    features: NDArray[np.float32]
+    features: F32
     labels: NDArray[Any]
 
 
@@ -57,18 +58,15 @@ class Population(Protocol):
     """
 
     @property
-    def budgets(self) -> NDArray[np.float64]:
+    def budgets(self) -> F64:
         """Local budgets of all users, per coordinate and round, each in (0, inf)."""
-        ...
 
     @property
     def digest(self) -> str:
         """Text that tells these users with their data and budgets from any others; a resumed run compares it."""
-        ...
 
     def block(self, start: int, stop: int) -> UserBlock:
         """Users start .. stop - 1."""
-        ...
 
 
 class People:
@@ -101,9 +99,7 @@ class People:
             raise ParameterError(f"labels must have one entry per row of features {features.shape}, got {labels.shape}")
         if offsets[0] != 0 or offsets[-1] != labels.size or (np.diff(offsets) < 1).any():
             raise ParameterError("offsets must rise from 0 to the number of rows, by at least 1 per user")
-        with np.errstate(over="ignore"):
-            self._features = np.ascontiguousarray(features, dtype=np.float32)
-        finite("features", self._features)
+        self._features = finite_float32("features", features)
         self._labels, self._offsets = _as_labels(labels), offsets.astype(np.int64)
         self.test, self._classes = test, classes
 
@@ -128,19 +124,24 @@ class People:
             users: User id of each row, in any order; by default every row is a user.
             test: Features and labels of public examples to judge a model by.
             seed: Of the budgets' law, if one is named.
-
-        Raises:
-            ParameterError: If something does not fit; a user with two budgets, say.
         """
-        rows, ids = np.asarray(features), np.arange(len(np.asarray(labels))) if users is None else np.asarray(users)
+        rows, marks = numbers("features", features, "biuf"), numbers("labels", labels)
+        if rows.ndim < 2:
+            raise ParameterError(f"features must be rows of numbers, got shape {rows.shape}")
+        ids = np.arange(marks.size) if users is None else np.asarray(users)
         if ids.shape != rows.shape[:1]:
             raise ParameterError(f"users must have one entry per row of features {rows.shape}, got {ids.shape}")
-        names, number = np.unique(ids, return_inverse=True)
+        # As objects, so that numbers among texts stay numbers.
+        sortable = np.asarray(users, dtype=object) if ids.dtype.kind in "SU" else ids
+        try:
+            names, number = np.unique(sortable, return_inverse=True)
+        except TypeError:
+            raise ParameterError("users must be ids of one kind, all numbers or all texts, got several kinds") from None
         order = np.argsort(number, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(number))])
         own = _budgets_of(budgets, names, number, seed)
-        examples = None if test is None else Examples(np.asarray(test[0], np.float32), _as_labels(np.asarray(test[1])))
-        return cls(rows[order], np.asarray(labels)[order], offsets, own, test=examples)
+        public = None if test is None else (finite_float32("test", test[0]), _as_labels(numbers("test", test[1])))
+        return cls(rows[order], marks[order], offsets, own, test=None if public is None else Examples(*public))
 
     @classmethod
     def from_dataset(
@@ -162,7 +163,7 @@ class People:
         return cls(images, labels, offsets, own, test=test, classes=dataset.classes)
 
     @property
-    def budgets(self) -> NDArray[np.float64]:
+    def budgets(self) -> F64:
         """Local budgets of all users."""
         return self._budgets
 
@@ -213,7 +214,7 @@ def _as_labels(labels: NDArray[Any]) -> NDArray[Any]:
 
 def _budgets_of(
     budgets: ArrayLike | Mapping[Any, float] | str, names: NDArray[Any], number: NDArray[np.intp], seed: int
-) -> NDArray[np.float64]:
+) -> F64:
     """Budgets of users in order of their names."""
     if isinstance(budgets, str):
         return make_budgets(budgets, names.size, seed)

@@ -136,9 +136,13 @@ def test_killed_run_resumes_to_the_same_model(apes, tmp_path):
         (["--norm", "0"], "norm must be in (0, inf), got 0.0"),
         (["--norm", "1", "--levels", "16"], "levels must be 2 with a norm, got 16"),
         (["--levels", "1"], "levels must be in [2, 256], got 1"),
-        (["--levels", "many"], "levels must be one of continuous; got 'many'"),
+        (["--levels", "many"], "levels must be in [2, 256] or 'continuous', got 'many'"),
+        (["--levels", "\u00b2"], "levels must be in [2, 256] or 'continuous', got '\u00b2'"),
+        (["--levels", "9" * 5000], "levels must be in [2, 256] or 'continuous', got '99999999999999999999'"),
+        (["--out", ""], "out must name a folder of its own"),
+        (["--budgets", "constant:1e-300", "--users", "50"], "budgets must be larger"),
         (["--threads", "0"], "threads must be in [1, inf), got 0"),
-        (["--data", "cifar"], "name must be one of"),
+        (["--data", "cifar"], "data must be one of"),
         (["--data", "qmnist"], "apes data get qmnist"),
         (["--split", "dirichlet:0"], "dirichlet"),
     ],
@@ -150,6 +154,25 @@ def test_bad_input_is_one_line_and_exit_code_2(apes_here, arguments, said):
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("apes: ")
     assert said in last
+
+
+@pytest.mark.parametrize("levels", ["\u00b2", "9" * 5000, "2.5", ""])
+@pytest.mark.parametrize("command", ["account", "audit", "plan --target-epsilon 1 --delta 1e-5 --solve cap"])
+def test_levels_are_read_alike_everywhere(apes_here, command, levels):
+    done = apes_here(*command.split(), "--levels", levels)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"apes: levels must be in [2, 256] or 'continuous', got {levels[:20]!r}\n",
+    )
+
+
+def test_what_is_printed_as_json_is_json(apes_here):
+    def refuse(name):
+        raise AssertionError(name)
+
+    done = apes_here("train", "--budgets", "constant:1e306", "--users", "50", "--rounds", "1", "--json")
+    printed = json.loads(done.stdout, parse_constant=refuse)
+    assert printed["local_epsilon"] == {"coordinate": [1e306, 1e306], "user": [None, None]}
 
 
 @pytest.mark.slow

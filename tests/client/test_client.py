@@ -128,5 +128,5 @@ def test_seed_and_round_change_the_noise(stages):
 def test_nothing_is_reported_on_a_broken_model(randomizer):
     block, weights = make_population(20).block(0, USERS), make_weights(20)
     weights[2 * 21 + 3] = np.nan
-    with pytest.raises(ParameterError, match=r"^updates\[0, 0\] must be finite, got nan$"):
+    with pytest.raises(ParameterError, match=r"^LogisticRegression.prepare\[0, 0\] must be finite, got nan$"):
         next(make_client((None, randomizer), 20).reports(weights, block, SOURCE))

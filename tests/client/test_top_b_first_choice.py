@@ -102,6 +102,6 @@ def test_more_than_there_are():
 
 def test_simulation_and_device_choose_alike():
     model, terms = LogisticRegression(24, 4), Terms(framework="s-apes-first", keep=0.1)
-    assert terms.client(model).kept_first == terms.device_client(model).kept_first == 10
-    assert terms.client(model).sparsifier is terms.device_client(model).sparsifier is None
-    assert Terms(framework="s-apes-first").client(LogisticRegression(784, 10)).kept_first == 392
+    assert terms.client(model, model.dimensions).kept_first == terms.device_client(model).kept_first == 10
+    assert terms.client(model, model.dimensions).sparsifier is terms.device_client(model).sparsifier is None
+    assert Terms(framework="s-apes-first").client(LogisticRegression(784, 10), 7850).kept_first == 392

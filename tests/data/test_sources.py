@@ -164,7 +164,7 @@ def test_a_cache_that_cannot_be_written(tmp_path, serve, small):
 
 
 def test_parameters(tmp_path):
-    with pytest.raises(ParameterError, match="name must be one of mnist, fashion-mnist, qmnist, got 'digits'"):
+    with pytest.raises(ParameterError, match="name must be one of mnist, fashion-mnist, qmnist; got 'digits'"):
         download("digits", tmp_path)
 
 

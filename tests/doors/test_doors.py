@@ -10,9 +10,11 @@ import pytest
 
 import apes
 
-from .strangers import Crowd, Inline, Projection, SignResponse, TwoLayers
+from .strangers import Crowd, Inline, Projection, SignResponse, TwoLayers, Written
 
 BUDGETS = np.linspace(0.5, 3, 400)
+NO_NUMBERS = ["complex128", "bool", r"timedelta64\[s\]", "object"]
+KINDS = ["float16", "float64", "int8", "bool", "complex64"]
 
 
 def blobs(classes, rows, features=6, seed=0):
@@ -80,6 +82,8 @@ class TestModel:
             (lambda u: u[:, :-1], r"TwoLayers.updates must have shape \(64, 83\), got \(64, 82\)"),
             (lambda u: u.tolist(), r"TwoLayers.updates must be an array of float32 or float64, got list"),
             (lambda u: np.where(u == u[3, 5], np.nan, u), r"TwoLayers.updates\[\d+, 5\] must be finite, got nan"),
+            (lambda u: u.astype(np.float64) + 1e300, r"TwoLayers.updates\[0, 0\] must be finite, got inf"),
+            (lambda u: np.ma.masked_array(u), r"TwoLayers.updates must be an array .* got MaskedArray"),
         ],
     )
     def test_wrong_updates_are_named(self, broken, said, monkeypatch):
@@ -87,6 +91,43 @@ class TestModel:
         monkeypatch.setattr(TwoLayers, "updates", lambda self, weights, block: broken(updates(self, weights, block)))
         with pytest.raises(apes.ParameterError, match=said):
             apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(rounds=1))
+
+    @pytest.mark.parametrize("framework", ["apes", "s-apes-first", "unis"])
+    @pytest.mark.parametrize(
+        ("broken", "said"),
+        [
+            *((lambda u, kind=kind: u.astype(kind), f"an array of float32, got {kind}") for kind in KINDS),
+            (lambda u: u[:, :-1], r"have shape \(64, 83\), got \(64, 82\)"),
+            (lambda u: u[:1], r"have shape \(64, 83\), got \(1, 83\)"),
+            (lambda u: u.tolist(), "an array of float32, got list"),
+            (lambda u: None, "an array of float32, got NoneType"),
+            (lambda u: np.ma.masked_array(u), "an array of float32, got MaskedArray"),
+            (lambda u: np.where(u == u[3, 5], np.float32(np.nan), u), "finite, got nan"),
+        ],
+    )
+    def test_a_wrong_fast_road_is_named(self, broken, said, framework):
+        class Fast(TwoLayers):
+            def prepare(self, weights, block):
+                return Written(broken(self.updates(weights, block)))
+
+        with pytest.raises(apes.ParameterError, match=rf"^Fast.prepare(\[\d+, \d+\])? must (be )?{said}"):
+            apes.train(Fast(6, 8, 3), people_of(3), apes.Plan(framework=framework, rounds=1))
+
+    def test_a_fast_road_in_memory_of_its_own(self):
+        """Read-only, in another order of memory: what is reported is the same, and nothing of the model's changes."""
+
+        class Fast(TwoLayers):
+            def prepare(self, weights, block):
+                updates = np.asfortranarray(self.updates(weights, block))
+                updates.setflags(write=False)
+                return Written(updates)
+
+        plan = apes.Plan(framework="s-apes-first", rounds=1)
+        fast, slow = (apes.train(kind(6, 8, 3), people_of(3), plan) for kind in (Fast, TwoLayers))
+        assert fast.model_sha256 == slow.model_sha256
+        Fast.prepare = lambda self, weights, block: None
+        with pytest.raises(apes.ParameterError, match=r"Fast.prepare.* must have coordinates, got NoneType"):
+            apes.train(Fast(6, 8, 3), people_of(3), plan)
 
     @pytest.mark.parametrize(
         ("name", "value", "said"),
@@ -131,18 +172,37 @@ class TestPeople:
         assert one.model_sha256 == other.model_sha256
         assert one.guarantee.epsilon == other.guarantee.epsilon
 
-    def test_a_model_that_changes_its_mind_about_its_size_is_not_charged_for_less(self):
-        """Its size is read once for the account; a second answer fits neither its weights nor its reports."""
-        sizes = iter([83, 1, 1])
+    @pytest.mark.parametrize("sparsifier", ["top-b-first", "random-b"])
+    @pytest.mark.parametrize("second", [1, 40, 830])
+    def test_a_model_that_changes_its_mind_about_its_size_is_not_charged_for_less(self, second, sparsifier):
+        """Its size is read once; what users do and what is charged for it both go by that."""
+        sizes = iter([83, second, second])
 
-        class Shrinking(TwoLayers):
+        class Fickle(TwoLayers):
             dimensions = property(lambda self: next(sizes, 83))
 
             def start(self):
-                return np.zeros(83)
+                return np.random.default_rng(0).normal(0, 0.5, 83)
 
-        with pytest.raises(apes.ProtocolError, match=r"report on coordinates 0..82 of 1"):
-            apes.train(Shrinking(6, 8, 3), people_of(3), apes.Plan(rounds=1))
+        plan = apes.Plan(rounds=1, framework="s-apes", sparsifier=sparsifier, keep=0.05)
+        fickle, honest = (apes.train(kind(6, 8, 3), people_of(3), plan) for kind in (Fickle, TwoLayers))
+        assert fickle.model_sha256 == honest.model_sha256
+        assert fickle.exposures[0].charged == honest.exposures[0].charged
+
+    def test_a_model_cannot_hand_one_user_the_budget_of_another(self):
+        class Swapping(TwoLayers):
+            def updates(self, weights, block):
+                budgets = block.budgets
+                while budgets.base is not None:
+                    budgets = budgets.base
+                budgets[:] = budgets[::-1].copy()
+                return super().updates(weights, block)
+
+        people, plan = people_of(3), apes.Plan(rounds=1)
+        workers = apes.Workers(threads=1)
+        swapping, honest = (apes.train(kind(6, 8, 3), people, plan, workers=workers) for kind in (Swapping, TwoLayers))
+        assert swapping.model_sha256 == honest.model_sha256
+        assert swapping.budgets.tolist() == BUDGETS.tolist()
 
     def test_a_model_that_writes_into_budgets_changes_no_noise(self):
         class Greedy(TwoLayers):
@@ -218,7 +278,14 @@ class TestPeople:
             ({"budgets": {7: 0.5}}, r"budgets must name every user, got none for 8"),
             ({"budgets": "zzz"}, r"budgets must be one of .*got 'zzz'"),
             ({"users": [1, 2]}, r"users must have one entry per row"),
-            ({"labels": ["a", "b", "c", "d"]}, r"labels must be classes or real-valued targets"),
+            ({"users": [7, 7, "a", "a"]}, r"users must be ids of one kind, all numbers or all texts"),
+            ({"users": [None, None, 8, 8]}, r"users must be ids of one kind"),
+            ({"features": [["a"]] * 4}, r"features must be a list of numbers, got <U1"),
+            ({"features": [[1.0], [1.0, 2.0], [1.0], [1.0]]}, r"features must be a list of numbers, got lists of diff"),
+            ({"features": 3}, r"features must be rows of numbers, got shape \(\)"),
+            ({"features": np.eye(4) * 1j}, r"features must be a list of numbers, got complex128"),
+            ({"labels": None}, r"labels must be a list of numbers, got None"),
+            ({"labels": ["a", "b", "c", "d"]}, r"labels must be a list of numbers, got <U1"),
             ({"labels": [0, 1, -1, 0]}, r"labels must be in \[0, 65535\]"),
             ({"labels": [0.0, 1.0, np.nan, 0.0]}, r"labels\[2\] must be finite, got nan"),
         ],
@@ -230,6 +297,12 @@ class TestPeople:
 
 
 class TestMechanism:
+    def test_what_is_none(self):
+        with pytest.raises(apes.ParameterError, match=r"mechanism must have clip, .* got int"):
+            apes.Plan(mechanism=3)
+        with pytest.raises(apes.ParameterError, match=r"executor must have submit, got str"):
+            apes.Workers(executor="x")
+
     def test_trains_and_says_why_nothing_is_certified(self):
         people = people_of(3)
         plan = apes.Plan(mechanism=SignResponse(), rounds=40, learning_rate=1.0)
@@ -340,8 +413,21 @@ class TestTrainingLoop:
     @pytest.mark.parametrize(
         ("updates", "budgets", "said"),
         [
-            (np.zeros((5, 3)), np.ones(5), r"updates must be users x 4 numbers, got float64 \(5, 3\)"),
+            (np.zeros((5, 3)), np.ones(5), r"updates must be users x 4 numbers, got \(5, 3\)"),
             (np.full((5, 4), np.nan), np.ones(5), r"updates\[0, 0\] must be finite, got nan"),
+            (np.full((5, 4), 1e300), np.ones(5), r"updates\[0, 0\] must be finite, got inf"),
+            ([[1.0], [1.0, 2.0]], np.ones(2), r"updates must be a list of numbers, got lists of different lengths"),
+            (np.ma.masked_all((5, 4)), np.ones(5), r"updates must be a list of numbers, got MaskedArray"),
+            *(
+                (np.zeros((5, 4), kind.replace("\\", "")), np.ones(5), rf"updates must be .*, got {kind}")
+                for kind in NO_NUMBERS
+            ),
+            *(
+                (np.zeros((5, 4)), np.ones(5).astype(kind.replace("\\", "")), rf"budgets must be .*, got {kind}")
+                for kind in NO_NUMBERS
+            ),
+            (np.zeros((5, 4)), np.ma.masked_all(5), r"budgets must be a list of numbers, got MaskedArray"),
+            (np.zeros((5, 4)), ["1", "1"], r"budgets must be a list of numbers, got <U1"),
             (np.zeros((5, 4)), np.ones(4), r"budgets must have one entry per row of updates, 5, got 4"),
             (np.zeros((5, 4)), np.zeros(5), r"budgets\[0\] must be in \(0, inf\), got 0.0"),
             (np.zeros((0, 4)), np.ones(0), r"budgets must be a non-empty list"),

@@ -20,7 +20,7 @@ from apes.terms.plan import schedule_digest
         ({"clip": float("inf")}, r"clip must be in \(0, inf\), got inf"),
         ({"levels": 1}, r"levels must be in \[2, 256\], got 1"),
         ({"levels": 257}, r"levels must be in \[2, 256\], got 257"),
-        ({"levels": "fine"}, r"levels must be one of continuous; got 'fine'"),
+        ({"levels": "fine"}, r"levels must be in \[2, 256\] or 'continuous', got 'fine'"),
         ({"norm": 0.0}, r"norm must be in \(0, inf\), got 0.0"),
         ({"norm": float("nan")}, r"norm must be in \(0, inf\), got nan"),
         ({"norm": float("inf")}, r"norm must be in \(0, inf\), got inf"),

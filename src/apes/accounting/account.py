@@ -66,7 +66,7 @@ def account(question: Question, progress: Callable[[str], None] = lambda step: N
     exposure, delta, colluders = question.exposure, question.delta, question.colluders
     delta_c = eon_delta(exposure.budgets, within("delta_s", question.delta_s, 1e-300, 1))
     progress("certified, one coordinate")
-    dimension = certify_rounds(replace(exposure, charged=1, top_b_first=None), delta_c, 1, colluders)
+    dimension = certify_rounds(replace(exposure, charged=1, dimensions=1, top_b_first=None), delta_c, 1, colluders)
     progress("certified, one round")
     one_round = certify_rounds(exposure, delta, 1, colluders)
     progress("certified, all rounds")

@@ -58,8 +58,8 @@ class Accountant:
         settled: bool | None = None,
         limit: Cost | None = None,
     ) -> None:
-        self.delta = check_delta(delta)
-        self.target = None if target is None else positive("target_epsilon", target)
+        self._delta = check_delta(delta)
+        self._target = None if target is None else positive("target_epsilon", target)
         self.settled = target is None if settled is None else settled
         self._expected = whole("expected_rounds", expected_rounds, 1)
         self._colluders = whole("colluders", colluders, 0)
@@ -84,6 +84,10 @@ class Accountant:
         limit = None if self.limit is None or self.target is not None else asdict(self.limit)
         names = {"delta": self.delta, "expected_rounds": self._expected, "target": self.target}
         return {**names, "colluders": self._colluders, "settled": self.settled, "limit": limit}
+
+    # Read-only: what was promised at the beginning holds to the end.
+    delta = property(lambda self: self._delta)
+    target = property(lambda self: self._target)
 
     @property
     def epsilon(self) -> float:

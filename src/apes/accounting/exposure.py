@@ -87,7 +87,8 @@ class Exposure:
     norm: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "budgets", positive_array("budgets", self.budgets))
+        # Accountants remember what a multiset of budgets costs; memory of bytes cannot be made writable again.
+        object.__setattr__(self, "budgets", np.frombuffer(positive_array("budgets", self.budgets).tobytes()))
         if self.dimensions == 0:
             object.__setattr__(self, "dimensions", self.charged)
         whole("charged", self.charged, 1, whole("dimensions", self.dimensions, 1))
@@ -96,13 +97,20 @@ class Exposure:
             whole("top_b_first", self.top_b_first, 1, self.charged)
         if self.norm is not None and not (positive("norm", self.norm) and self.levels == 2):
             raise ParameterError(f"norm must be left out: reports have {self.levels} levels, not 2; got {self.norm!r}")
+        if self.charged < (least := self._least_charged):
+            raise ParameterError(f"charged must be in [{least}, {self.dimensions}] here, got {self.charged}")
         whole("round", self.round, 0)
         is_covered = self.shuffled is True and self.mechanism == "clip-laplace" and self.sparsifier != "top-b"
         if not (is_covered if self.why_not_certified is None else self.why_not_certified):
             said = f"certificates are for shuffled Clip-Laplace without top-b; got {self.why_not_certified!r}"
             raise ParameterError(f"why_not_certified must say why: {said}")
-        # Accountants remember what a multiset of budgets costs.
-        self.budgets.setflags(write=False)
+
+    @property
+    def _least_charged(self) -> int:
+        """Fewest coordinates in which two updates' reports can differ (docs/proofs.md, 9 and 10)."""
+        if self.top_b_first is not None:
+            return min(self.dimensions, 2 * self.top_b_first)
+        return 1 if self.sparsifier == "random-b" else self.dimensions
 
     @cached_property
     def budgets_sha256(self) -> str:
@@ -176,11 +184,7 @@ class Exposure:
 
     @classmethod
     def from_dict(cls, line: Mapping[str, Any], budgets: Array) -> "Exposure":
-        """Read a line of a log back, with the budgets that it names.
-
-        Raises:
-            DataError: If the budgets are not those that were charged.
-        """
+        """Read a line of a log back, with the budgets that it names; DataError if others were charged."""
         exposure = cls(budgets, **{field.name: line[field.name] for field in fields(cls) if field.name in line})
         if exposure.as_dict() != dict(line):
             raise DataError(f"round {line.get('round')} was charged for other budgets than those that were kept of it")

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from apes.analyzer.expected import Channel, continuous_response, law_at_zero
-from apes.errors import ProtocolError
+from apes.errors import ParameterError, ProtocolError
 from apes.mathematics.arrays import F64, I64
 from apes.mathematics.levels import level_values
 from apes.messages import Batch, CountedBatch, Estimate, PermutedBatch, SummedBatch
@@ -185,4 +185,6 @@ def _error_at_zero(inputs: F64, expected: F64, variance: float, users: int) -> f
     if low == high:
         low, high = low - 1, high + 1
     slope = (expected[high] - expected[low]) / (inputs[high] - inputs[low])
+    if not slope > 0:
+        raise ParameterError("budgets must be larger: under these a mean report does not change with the updates")
     return float(np.sqrt(variance / users) / slope)

@@ -85,7 +85,7 @@ class Attacked:
             What the analyzer sees, trial after trial, and which coordinates the victim kept (trials, dimensions).
         """
         model, source = Vectors(self.dimensions), SimulationSource(self.seed, world * MOST_TRIALS + number)
-        n, client = self.budgets.size, self.terms.client(model)
+        n, client = self.budgets.size, self.terms.client(model, self.dimensions)
         weights, at_once = model.start().astype(np.float32), max(1, _ROWS_IN_A_BLOCK // trials)
         collector = self.terms.collector(n, trials * self.dimensions, source)
 

@@ -6,15 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
+from rich.progress import TimeElapsedColumn as Elapsed
+from rich.progress import TimeRemainingColumn as Remaining
 from rich.table import Table
 
 from apes.data import Dataset, load
@@ -35,7 +29,7 @@ def _bar(*columns: str | ProgressColumn, transient: bool = False) -> Progress:
 def steps(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar for work that reports (done, total); it appears with the first report."""
     count = "{task.completed:,.0f} of {task.total:,.0f} " + unit
-    with _bar(count, TimeRemainingColumn(), transient=True) as progress:
+    with _bar(count, Remaining(), transient=True) as progress:
         task = progress.add_task(what, total=None, visible=False)
         yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
 
@@ -49,7 +43,7 @@ def dataset(simulation: Simulation, data_dir: Path | None) -> Dataset:
 @contextmanager
 def shares(what: str) -> Iterator[Callable[[float, float, str], None]]:
     """Show a bar for work that reports (done, total, what is being done), with the time left."""
-    times = TimeElapsedColumn(), "left", TimeRemainingColumn()
+    times = Elapsed(), "left", Remaining()
     with _bar("{task.percentage:>3.0f} %", *times, "{task.fields[state]}") as progress:
         task = progress.add_task(what, total=None, state="")
         yield lambda done, total, state: progress.update(task, completed=done, total=max(total, 1e-9), state=state)
@@ -58,7 +52,7 @@ def shares(what: str) -> Iterator[Callable[[float, float, str], None]]:
 @contextmanager
 def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[RoundMetrics], None]]:
     """Show rounds, accuracy, loss and time left while a model trains."""
-    times = TimeElapsedColumn(), "left", TimeRemainingColumn()
+    times = Elapsed(), "left", Remaining()
     with _bar(MofNCompleteColumn(), "{task.fields[state]}", *times) as progress:
         first = "compiling the inner loops if this is the first run ..."
         task = progress.add_task(what, total=rounds, completed=done, state=first)

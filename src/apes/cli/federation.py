@@ -125,9 +125,8 @@ def join_command(
     arrays = read_arrays(data, ARRAYS, ("allowances",))
     with new_folder(folder) as part:
         card = join(part, invitation, arrays, node_port, Lifetime(lifetime_epsilon, lifetime_delta))
-    shared.tell(
-        {"folder": str(folder), **asdict(card)}, as_json, f"{len(card.senders)} users; hand over {folder / CARD}"
-    )
+    text = f"{len(card.senders)} users; hand over {folder / CARD}"
+    shared.tell({"folder": str(folder), **asdict(card)}, as_json, text)
 
 
 @shared.command(federation_app, "admit")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from apes.cli.shared import parse_levels
 from apes.data import NAMES
 from apes.errors import DataError, ParameterError
 from apes.terms.frameworks import FRAMEWORKS
@@ -44,9 +45,8 @@ _HELP = {
 _NUMBERS_OR_WORDS = ("levels", "target_epsilon")
 _TYPES = {"int": int, "float": float, "str": str}
 # A mechanism of a stranger's is an object: it comes through Python only.
-_FIELDS: dict[str, Field[Any]] = {
-    field.name: field for kind in (Simulation, Plan) for field in fields(kind) if field.name != "mechanism"
-}
+_FIELDS: dict[str, Field[Any]] = {f.name: f for kind in (Simulation, Plan) for f in fields(kind)}
+del _FIELDS["mechanism"]
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ def with_choices(command: Callable[..., None]) -> Callable[..., None]:
 def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = None) -> Choices:
     """The given choices; with those of an earlier run, those, which they must not contradict."""
     choices = dict(choices)
-    if str(choices.get("levels", "")).isdigit():
-        choices["levels"] = int(choices["levels"])
+    if "levels" in choices:
+        choices["levels"] = parse_levels(choices["levels"])
     with suppress(ValueError):
         choices |= {"target_epsilon": float(choices["target_epsilon"])} if "target_epsilon" in choices else {}
     if earlier is None:

@@ -8,9 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from apes.accounting import planner
 from apes.accounting.planner import Answer, Goal
@@ -18,6 +16,7 @@ from apes.budgets import make_budgets
 from apes.checks import one_of, positive
 from apes.cli import display, shared
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F64
 from apes.mathematics.search import Progress
 from apes.terms.level_choice import LevelChoice, choose_levels
 from apes.terms.terms import Terms
@@ -93,7 +92,7 @@ class Dial:
     is_whole: bool = True  # whether places are whole numbers
 
 
-def make_dial(solve: str, goal: Goal, population: Callable[[int], NDArray[np.float64]]) -> Dial:
+def make_dial(solve: str, goal: Goal, population: Callable[[int], F64]) -> Dial:
     """The dial for what is to be solved for: cap, users (of whom ``population`` has the budgets) or rounds."""
     budgets = goal.exposure.budgets
     if solve == "cap":

@@ -6,18 +6,17 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
-from numpy.typing import NDArray
 
 from apes.accounting.account import Account
 from apes.accounting.planner import Answer, CostCurve, Goal
 from apes.audit.attack import Attack, lower_bounds
 from apes.audit.audit import AuditResult
+from apes.mathematics.arrays import F64
 from apes.paper.convergence.trial import ConvergenceTrial, TrialResult
 from apes.storage.pictures import BLUE, BROWN, DARK, GREY, SAND, log_ticks, panels, save
 from apes.terms.level_choice import LevelChoice
 from apes.training.run import RoundMetrics
 
-Array = NDArray[np.float64]
 _SOLVED_FOR = {"cap": "cap on local budgets", "users": "users", "rounds": "rounds"}
 _TINY = 1e-12
 # Events seen less often than this tell more about chance than about the mechanism.
@@ -167,7 +166,7 @@ def _draw_errors(axes: Axes, attack: Attack, certified: float, delta: float) -> 
     axes.legend(fontsize=8, loc="upper right")
 
 
-def certified_border(alarms: Array, epsilon: float, delta: float) -> Array:
+def certified_border(alarms: F64, epsilon: float, delta: float) -> F64:
     """Smallest rate of misses at each rate of false alarms that an (epsilon, delta)-private mechanism leaves.
 
     misses >= max(0, 1 - delta - exp(epsilon) alarms, exp(-epsilon) (1 - delta - alarms)) (Kairouz et al. 2015).

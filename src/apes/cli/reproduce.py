@@ -16,9 +16,7 @@ def reproduce_command(
     what: Annotated[str, typer.Argument(help="table3, table4, fig2a, fig2b, fig3a, fig3b, fig4 to fig8, or all.")],
     data: Annotated[str, typer.Option(help=f"Data set: {', '.join(NAMES)}.")] = "digits",
     data_dir: shared.DataDir = None,
-    out: Annotated[Path, typer.Option(help="Folder for results; what is there already is not run again.")] = Path(
-        "results"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for results; what is there is not run again.")] = Path("results"),
     is_quick: Annotated[bool, typer.Option("--quick", help="A coarse version, everything in two minutes.")] = False,
     page: Annotated[Path | None, typer.Option(help="Write a Markdown page of the results, too.")] = None,
     as_json: shared.Json = False,

@@ -30,9 +30,14 @@ Norm = Annotated[float | None, typer.Option(help="Bound R of an update's L2 norm
 Seed = Annotated[int, typer.Option(help="Seed of the budgets.")]
 
 
+def parse_levels(text: str | None) -> int | str | None:
+    """A number of levels, or the text, if it is none; terms say what is wrong with it."""
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else text
+
+
 def certified_terms(levels: str | None, **choices: Any) -> Terms:
     """Terms with a certificate."""
-    terms = Terms(levels=int(levels) if levels is not None and levels.isdecimal() else levels, **choices)
+    terms = Terms(levels=parse_levels(levels), **choices)
     if terms.why_not_certified is not None:
         raise ParameterError(f"framework must be one with a certificate: {terms.why_not_certified}")
     return terms
@@ -44,7 +49,9 @@ def exposure_of(terms: Terms, budgets: str, users: int, seed: int, dimensions: i
 
 
 def tell(facts: dict[str, Any], as_json: bool, text: str | None = None) -> None:
-    """Print the facts as JSON if asked to, else the text, if there is one."""
+    """Print the facts as JSON if asked to, null for what is not finite; else the text, if there is one."""
+    if as_json:
+        facts = json.loads(json.dumps(facts), parse_constant=lambda name: None)
     if as_json or text is not None:
         typer.echo(json.dumps(facts) if as_json else text)
 

@@ -11,10 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from apes.checks import finite
 from apes.client.one_bit import DeviceRandomizer
 from apes.client.randomizer import Place, Randomizer
 from apes.client.sparsifier import DeviceSparsifier, Sparsifier
 from apes.client.top_b_first import top_b_first
+from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, U8
 from apes.mathematics.randomness import SimulationSource, SystemSource
 from apes.messages import Report
@@ -53,7 +55,13 @@ class Client:
         scratch = np.empty(budgets.size * max(stop - start for start, stop in parts), dtype=np.float32)
         for start, stop in parts:
             place = Place(block.first_user, start)
-            values = self.randomizer.draw(update.coordinates(start, stop, scratch), tables, place, source)
+            part = update.coordinates(start, stop, scratch)
+            try:
+                values = self.randomizer.draw(part, tables, place, source)
+            except ParameterError:
+                # Looked at once more to say whose they are: a look before every draw would cost a pass.
+                finite(f"{type(self.model).__name__}.prepare", part)
+                raise
             if self.sparsifier is not None:
                 values = self.sparsifier.apply(values, tables, self.randomizer, place, source)
             yield Report(values, budgets, block.first_user, start)

@@ -6,13 +6,14 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apes.checks import one_of
 from apes.data.catalogue import CATALOGUE, Collection
 from apes.data.digits import PROVENANCE, SIDE, Pixels, load_digits
 from apes.data.idx import read_idx
 from apes.data.sources import BY_HAND, Progress, locate
 from apes.errors import DataError, ParameterError
+from apes.mathematics.arrays import F32, U8
 from apes.storage.files import cache_folder
 
 NAMES: tuple[str, ...] = ("digits", *CATALOGUE)
@@ -35,10 +36,10 @@ class Dataset:
     """
 
     name: str
-    train_images: NDArray[np.float32]
-    train_labels: NDArray[np.uint8]
-    test_images: NDArray[np.float32]
-    test_labels: NDArray[np.uint8]
+    train_images: F32
+    train_labels: U8
+    test_images: F32
+    test_labels: U8
     provenance: str
     classes: int = CLASSES
 
@@ -50,20 +51,6 @@ class Dataset:
             total.update(f"{array.dtype.str} {array.shape}\n".encode())
             total.update(np.ascontiguousarray(array).data)
         return total.hexdigest()
-
-
-def check_name(name: str) -> str:
-    """Return the name of a set if there is such a set, else raise ``ParameterError``."""
-    if name not in NAMES:
-        raise ParameterError(f"name must be one of {', '.join(NAMES)}, got {name!r}")
-    return name
-
-
-def check_normalise(name: str) -> str:
-    """Return the name of a normalisation if there is one of that name, else raise ``ParameterError``."""
-    if name not in NORMALISATIONS:
-        raise ParameterError(f"normalise must be {' or '.join(NORMALISATIONS)}, got {name!r}")
-    return name
 
 
 def load(
@@ -78,19 +65,16 @@ def load(
 
     Args:
         name: ``digits`` (embedded) or a set read from files: ``mnist``, ``fashion-mnist``, ``qmnist``.
-        data_dir: a folder with the set's four idx files, or with a subfolder of the set's name that holds
-            them; not for ``digits``.
-        normalise: ``pixels`` divides by 255; ``unit-norm`` then scales every image to L2 norm 1 (an image
-            of zeros stays zero).
+        data_dir: folder of the set's four idx files, or of a subfolder of its name with them; not for ``digits``.
+        normalise: ``pixels`` divides by 255; ``unit-norm`` then scales every image but zeros to L2 norm 1.
         cache: the cache folder; None for the usual one.
         progress: called with (done, total) images while the digits are made.
 
     Raises:
-        ParameterError: if the name or the normalisation is unknown, or ``digits`` is given a folder.
         DataError: if the files are missing or not what they should be; says what to do.
     """
-    check_name(name)
-    check_normalise(normalise)
+    one_of("name", name, NAMES)
+    one_of("normalise", normalise, NORMALISATIONS)
     if name == "digits":
         if data_dir is not None:
             raise ParameterError(f"data_dir must be None for the embedded digits, got {str(data_dir)!r}")
@@ -122,14 +106,14 @@ def _read_files(collection: Collection, data_dir: Path | None, cache: Path | Non
     return Pixels(*arrays), f"idx files in {paths[0].parent}"
 
 
-def _read_images(path: Path) -> NDArray[np.uint8]:
+def _read_images(path: Path) -> U8:
     images = read_idx(path, 3)
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or len(images) == 0:
         raise DataError(f"{path} holds {images.dtype} entries of shape {images.shape}, not 28x28 images of bytes")
     return images.astype(np.uint8, copy=False)
 
 
-def _read_labels(path: Path, dimensions: int) -> NDArray[np.uint8]:
+def _read_labels(path: Path, dimensions: int) -> U8:
     labels = read_idx(path, dimensions)
     # QMNIST's rows tell class, origin, writer and more; an empty row has no class.
     classes = labels[:, :1] if labels.ndim == 2 else labels[:, None]
@@ -140,7 +124,7 @@ def _read_labels(path: Path, dimensions: int) -> NDArray[np.uint8]:
     return classes[:, 0].astype(np.uint8)
 
 
-def _scale(images: NDArray[np.uint8], normalise: str) -> NDArray[np.float32]:
+def _scale(images: U8, normalise: str) -> F32:
     """Flatten images and bring them to [0, 1], or to L2 norm 1."""
     # The dtype keeps numpy from a float64 copy, 376 MB for 60,000 images.
     flat = np.divide(images.reshape(len(images), -1), np.float32(255), dtype=np.float32)

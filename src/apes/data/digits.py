@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import zoom
 
+from apes.mathematics.arrays import F32, F64, I64, U8
 from apes.storage.files import write_whole
 
 NUM_TRAIN, NUM_TEST = 60_000, 10_000
@@ -34,18 +34,16 @@ _SCALES = (0.9, 1.1)
 _SHIFT = 1.5  # pixels, either way
 _BATCH = 250  # images; keeps the working set within a core's cache
 
-_Floats = NDArray[np.float32]
-_Ints = NDArray[np.int64]
 _LOGGER = logging.getLogger(__name__)
 
 
 class Pixels(NamedTuple):
     """The images of a set as they are stored: uint8 in [0, 255], labels in [0, 9]."""
 
-    train_images: NDArray[np.uint8]
-    train_labels: NDArray[np.uint8]
-    test_images: NDArray[np.uint8]
-    test_labels: NDArray[np.uint8]
+    train_images: U8
+    train_labels: U8
+    test_images: U8
+    test_labels: U8
 
 
 def load_digits(cache: Path, progress: Callable[[int, int], None] | None = None) -> Pixels:
@@ -85,7 +83,7 @@ def make_digits(num_train: int, num_test: int, progress: Callable[[int, int], No
     return Pixels(*arrays)
 
 
-def originals() -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+def originals() -> tuple[F64, U8]:
     """Return scikit-learn's digits: (1797, 8, 8) pixels in [0, 16] and their classes."""
     # Imported here because it takes longer than all else that this package imports.
     from sklearn.datasets import load_digits as bundled
@@ -94,7 +92,7 @@ def originals() -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
     return digits.images, digits.target.astype(np.uint8)
 
 
-def split_originals(labels: NDArray[np.uint8]) -> tuple[_Ints, _Ints]:
+def split_originals(labels: U8) -> tuple[I64, I64]:
     """Split the originals into those for training and those for test, alike in every class."""
     order = _generator(_SPLIT_STREAM).permutation(len(labels))
     # Every fifth of a list ordered by class is a fifth of every class.
@@ -107,7 +105,7 @@ def _generator(stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([_SEED, stream])))
 
 
-def _zoom(images: NDArray[np.float64]) -> _Floats:
+def _zoom(images: F64) -> F32:
     """Enlarge originals to 20 x 20 by cubic splines, scale them to [0, 255] and frame them with zeros."""
     side = images.shape[1]
     # Splines are linear in the pixels: what they do to unit vectors is what they do to rows and columns.
@@ -117,7 +115,7 @@ def _zoom(images: NDArray[np.float64]) -> _Floats:
     return np.pad(large.astype(np.float32), ((0, 0), (_BORDER, _BORDER), (_BORDER, _BORDER)))
 
 
-def _render(zoomed: _Floats, picks: _Ints, rng: np.random.Generator, made: NDArray[np.uint8]) -> Iterator[int]:
+def _render(zoomed: F32, picks: I64, rng: np.random.Generator, made: U8) -> Iterator[int]:
     """Turn, scale and shift the picked originals at random, one bilinear resampling each; yield how many are made."""
     num = len(picks)
     angle = rng.normal(0.0, _ANGLE_SD, num)
@@ -137,7 +135,7 @@ def _render(zoomed: _Floats, picks: _Ints, rng: np.random.Generator, made: NDArr
         yield min(start + _BATCH, num)
 
 
-def _bilinear(zoomed: _Floats, picks: _Ints, y: _Floats, x: _Floats) -> _Floats:
+def _bilinear(zoomed: F32, picks: I64, y: F32, x: F32) -> F32:
     """Sample framed originals at points given relative to their centres, in pixels."""
     centre, last = np.float32((_FRAME - 1) / 2), np.float32(_FRAME - 1.5)
     y, x = np.clip(y + centre, 0, last), np.clip(x + centre, 0, last)
@@ -148,7 +146,7 @@ def _bilinear(zoomed: _Floats, picks: _Ints, y: _Floats, x: _Floats) -> _Floats:
     corner = (picks * _FRAME**2)[:, None] + row * _FRAME + column
     upper = flat[corner] * (1 - x) + flat[corner + 1] * x
     lower = flat[corner + _FRAME] * (1 - x) + flat[corner + _FRAME + 1] * x
-    sampled: _Floats = upper * (1 - y) + lower * y
+    sampled: F32 = upper * (1 - y) + lower * y
     return sampled
 
 

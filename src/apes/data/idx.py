@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.errors import DataError
+from apes.mathematics.arrays import I32, U8
 
 _Type = np.dtype[np.uint8] | np.dtype[np.int32]
 # The third byte of an idx file names the type of its entries; they are stored big end first.
@@ -46,7 +46,7 @@ def open_content(path: Path) -> Iterator[BinaryIO]:
         raise DataError(f"{path} cannot be read ({error.strerror or error})") from None
 
 
-def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8] | NDArray[np.int32]:
+def read_idx(path: Path, dimensions: int) -> U8 | I32:
     """Read one idx file, gzipped or not, into an array of so many dimensions, in [1, 255].
 
     It is in the machine's byte order: uint8 (maybe read-only) for type 0x08, int32 for 0x0C. A ``DataError`` if the
@@ -75,4 +75,4 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8] | NDArray[np.int3
         cause, found = ("trailing bytes", "more") if len(body) > size else ("truncated", f"only {len(body)}")
         raise DataError(f"{path}: {cause}, its header promises {size} bytes and there are {found}")
     array = np.frombuffer(body, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
-    return cast("NDArray[np.uint8] | NDArray[np.int32]", array)
+    return cast("U8 | I32", array)

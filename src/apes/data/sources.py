@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from apes.checks import one_of
 from apes.data.catalogue import CATALOGUE, Collection, IdxFile
 from apes.data.idx import is_gzip
-from apes.errors import DataError, ParameterError
+from apes.errors import DataError
 from apes.storage.files import cache_folder, sync
 
 Progress = Callable[[int, int], None]
@@ -42,26 +43,19 @@ def locate(collection: Collection, data_dir: Path | None, cache: Path | None) ->
 
 
 def download(name: str, cache: Path | None = None, *, progress: Progress | None = None) -> Path:
-    """Fetch the four files of a set from its official places into the cache, all of them or none.
+    """Fetch the four files of a set from its official places into the cache, and return their folder.
 
-    Every file is checked by its published checksum before it is put in place; on failure nothing is left
-    behind and what was there before stays.
+    Every file is checked by its published checksum before any is put in place; if one fails, all stays as it was.
 
     Args:
         name: of the set: ``mnist``, ``fashion-mnist`` or ``qmnist``.
         cache: the cache folder; None for the usual one, see ``cache_folder``.
         progress: called with (done, total), both in bytes of the unpacked set.
 
-    Returns:
-        The folder that now holds the files.
-
     Raises:
-        ParameterError: if there is no such set.
-        DataError: if every mirror fails (one line, each attempt with its cause) or the cache cannot be
-            written.
+        DataError: if every mirror fails (one line, each attempt with its cause) or the cache cannot be written.
     """
-    if name not in CATALOGUE:
-        raise ParameterError(f"name must be one of {', '.join(CATALOGUE)}, got {name!r}")
+    one_of("name", name, list(CATALOGUE))
     collection, target = CATALOGUE[name], cache_folder(cache) / "data" / name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

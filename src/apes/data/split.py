@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from apes.checks import whole
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F64, I64
 
 MAX_CLASSES = 1 << 16
 # Keeps the stream apart from those that other parts of the package derive from the same seed.
@@ -17,28 +18,23 @@ _STREAM = 0x5350_4C49_54
 # From here on mixtures are uniform to within 1e-6, and far beyond it the sampler overflows.
 _UNIFORM_ALPHA = 1e12
 
-_Ints = NDArray[np.int64]
 # From labels, offsets and the number of classes: the examples in the order in which users hold them.
-_Deal = Callable[[_Ints, _Ints, int, np.random.Generator], _Ints]
+_Deal = Callable[[I64, I64, int, np.random.Generator], I64]
 
 
-def partition(
-    labels: NDArray[Any], users: int, split: str, seed: int, classes: int | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def partition(labels: NDArray[Any], users: int, split: str, seed: int, classes: int | None = None) -> tuple[I64, I64]:
     """Deal all examples to users, each example once, in equal shares (the first users get the remainder).
 
     Args:
         labels: class of every example, whole numbers in [0, classes); or real-valued targets, for ``iid``.
         users: number of users, in [1, number of examples].
-        split: ``iid`` deals at random; ``label`` gives user u as its j-th example one of class (u + j) mod
-            classes, or of the class with most examples left where that one is used up; ``dirichlet:ALPHA``
-            fills every user's share from a mixture of classes drawn from Dirichlet(ALPHA, .., ALPHA), ALPHA
-            in (0, inf), as far as the classes last.
+        split: ``iid`` deals at random; ``label`` gives user u as its j-th example one of class (u + j) mod classes, or
+            of the class with most examples left where that one is used up; ``dirichlet:ALPHA`` fills every user's share
+            from a mixture of classes drawn from Dirichlet(ALPHA, .., ALPHA), ALPHA in (0, inf), as far as they last.
         seed: at least 0; the same seed and number of classes give the same split.
         classes: number of classes, in [1, 65,536]; None for the highest label + 1.
 
-    Returns:
-        ``order`` and ``offsets``: user u holds the examples ``order[offsets[u]:offsets[u + 1]]``.
+    Returned are ``order`` and ``offsets``: user u holds the examples ``order[offsets[u]:offsets[u + 1]]``.
 
     >>> order, offsets = partition(np.array([0, 1, 2, 0, 1]), users=2, split="label", seed=0)
     >>> offsets
@@ -46,20 +42,14 @@ def partition(
     """
     labels, classes = _checked(np.asarray(labels), split, classes)
     share, rest = divmod(len(labels), whole("users", users, 1, len(labels)))
-    deal = _parse(split)
+    deal = parse_split(split)
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([_STREAM, whole("seed", seed, 0)])))
     first = np.arange(users + 1)
     offsets = first * share + np.minimum(first, rest)
     return deal(labels, offsets, classes, rng), offsets
 
 
-def check_split(split: str) -> str:
-    """Return the text of a split if there is such a split, else raise ``ParameterError``."""
-    _parse(split)
-    return split
-
-
-def _checked(labels: NDArray[Any], split: str, classes: int | None) -> tuple[_Ints, int]:
+def _checked(labels: NDArray[Any], split: str, classes: int | None) -> tuple[I64, int]:
     """Check the labels; zeros stand for real numbers, which ``iid`` does not look at."""
     if classes is not None:
         whole("classes", classes, 1, MAX_CLASSES)
@@ -76,7 +66,7 @@ def _checked(labels: NDArray[Any], split: str, classes: int | None) -> tuple[_In
     return labels.astype(np.int64), int(labels.max()) + 1 if classes is None else classes
 
 
-def _parse(split: str) -> _Deal:
+def parse_split(split: str) -> _Deal:
     """Turn the text of a split into the function that deals."""
     kind, colon, text = str(split).partition(":")
     if not colon and kind in _PLAIN:
@@ -92,7 +82,7 @@ def _parse(split: str) -> _Deal:
     return partial(_deal_mixtures, min(alpha, _UNIFORM_ALPHA))
 
 
-def _deal_labels(labels: _Ints, offsets: _Ints, classes: int, rng: np.random.Generator) -> _Ints:
+def _deal_labels(labels: I64, offsets: I64, classes: int, rng: np.random.Generator) -> I64:
     """Deal class (u + j) mod classes as the j-th example of user u while it lasts."""
     left = np.bincount(labels, minlength=classes)
     users = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -105,7 +95,7 @@ def _deal_labels(labels: _Ints, offsets: _Ints, classes: int, rng: np.random.Gen
     return _fill(places, labels, rng.permutation(len(labels))[::-1])
 
 
-def _deal_mixtures(alpha: float, labels: _Ints, offsets: _Ints, classes: int, rng: np.random.Generator) -> _Ints:
+def _deal_mixtures(alpha: float, labels: I64, offsets: I64, classes: int, rng: np.random.Generator) -> I64:
     """Fill every user's share from a Dirichlet mixture of the classes."""
     shuffled = rng.permutation(len(labels))
     users = len(offsets) - 1
@@ -121,7 +111,7 @@ def _deal_mixtures(alpha: float, labels: _Ints, offsets: _Ints, classes: int, rn
     return _fill(places, labels, shuffled)
 
 
-def _draw(mixture: NDArray[np.float64], size: int, left: _Ints, rng: np.random.Generator) -> _Ints:
+def _draw(mixture: F64, size: int, left: I64, rng: np.random.Generator) -> I64:
     """Draw how many examples of each class a user gets: ``size`` in all, no more than are ``left``."""
     counts = np.zeros_like(left)
     while (need := size - int(counts.sum())) > 0:
@@ -134,7 +124,7 @@ def _draw(mixture: NDArray[np.float64], size: int, left: _Ints, rng: np.random.G
     return counts
 
 
-def _fill(places: _Ints, labels: _Ints, shuffled: _Ints) -> _Ints:
+def _fill(places: I64, labels: I64, shuffled: I64) -> I64:
     """Put the examples, taken in the order ``shuffled``, into places whose classes are given."""
     order = np.empty_like(shuffled)
     order[np.argsort(places, kind="stable")] = shuffled[np.argsort(labels[shuffled], kind="stable")]

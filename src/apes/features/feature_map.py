@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from apes.checks import finite
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64
 from apes.population import Examples, Population, UserBlock
 
 
@@ -22,11 +23,9 @@ class FeatureMap(Protocol):
     @property
     def digest(self) -> str:
         """Text that tells this map from any other: part of the terms."""
-        ...
 
-    def __call__(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def __call__(self, rows: F32) -> F32:
         """Features of some rows, one float32 row per row."""
-        ...
 
 
 def mapped(people: Population, test: Examples | None, features: FeatureMap) -> tuple[Population, Examples | None]:
@@ -42,10 +41,10 @@ class _MappedPopulation:
 
     def __init__(self, people: Population, features: FeatureMap) -> None:
         self._people, self._features = people, features
-        self._kept: dict[tuple[int, int], NDArray[np.float32]] = {}
+        self._kept: dict[tuple[int, int], F32] = {}
 
     @property
-    def budgets(self) -> NDArray[np.float64]:
+    def budgets(self) -> F64:
         return self._people.budgets
 
     @property
@@ -59,7 +58,7 @@ class _MappedPopulation:
         return replace(block, features=self._kept[start, stop])
 
 
-def _checked(features: FeatureMap, rows: NDArray[Any]) -> NDArray[np.float32]:
+def _checked(features: FeatureMap, rows: NDArray[Any]) -> F32:
     out, name = features(rows), type(features).__name__
     if not isinstance(out, np.ndarray) or out.dtype != np.float32 or out.ndim < 2 or len(out) != len(rows):
         got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__

@@ -87,9 +87,8 @@ class SimulationSource:
 
     def generator(self, purpose: Purpose, index: int = 0) -> np.random.Generator:
         """A NumPy generator of its own for (seed, round, purpose, index)."""
-        return np.random.Generator(
-            np.random.Philox(np.random.SeedSequence([self.seed, self.round, int(purpose), index]))
-        )
+        words = np.random.SeedSequence([self.seed, self.round, int(purpose), index])
+        return np.random.Generator(np.random.Philox(words))
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ from typing import Protocol
 
 import numpy as np
 
-from apes.checks import finite, whole
+from apes.checks import finite, offering, whole
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
 from apes.population import Examples, UserBlock
+
+_FLOATS = "float32", "float64"
 
 
 class Model(Protocol):
@@ -58,15 +60,40 @@ def prepare_updates(model: Model, weights: F32, block: UserBlock, *, is_checked:
 
     If checked, NaN and infinities are errors here. On a device they must not show, and are replaced later.
     """
+    # Before the model runs, which might change the block.
+    name, shape = type(model).__name__, (block.budgets.size, weights.size)
     prepare = getattr(model, "prepare", None)
     if prepare is not None:
-        prepared: PreparedUpdate = prepare(weights, block)
-        return prepared
-    name, updates = f"{type(model).__name__}.updates", model.updates(weights, block)
-    _check_floats(name, updates, (block.budgets.size, weights.size))
+        prepared = prepare(weights, block)
+        offering(f"{name}.prepare(...)", prepared, "coordinates")
+        return _Checked(prepared, f"{name}.prepare", shape[0])
+    updates = model.updates(weights, block)
+    check_floats(f"{name}.updates", updates, shape, is_finite=False)
+    with np.errstate(over="ignore"):
+        updates = np.ascontiguousarray(updates, dtype=np.float32)
     if is_checked:
-        finite(name, updates)
-    return WholeUpdates(np.ascontiguousarray(updates, dtype=np.float32))
+        finite(f"{name}.updates", updates)
+    return WholeUpdates(updates)
+
+
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    """What a model's fast road writes out, as the compiled loops take it without looking: our own memory, float32."""
+
+    update: PreparedUpdate
+    name: str
+    users: int
+
+    def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
+        """Coordinates start .. stop - 1 of every user, in scratch: written there, or copied."""
+        values = self.update.coordinates(start, stop, scratch)
+        shape = self.users, stop - start
+        check_floats(self.name, values, shape, ("float32",), is_finite=False)
+        if values.base is scratch and values.flags.carray:
+            return values
+        out = scratch[: values.size].reshape(shape)
+        out[:] = values
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +116,7 @@ def check_model(model: Model) -> F64:
     if not isinstance(model.digest, str) or not model.digest:
         raise ParameterError(f"{name}.digest must be a text that tells the model from others, got {model.digest!r}")
     start = model.start()
-    _check_floats(f"{name}.start", start, (dimensions,))
-    finite(f"{name}.start", start)
+    check_floats(f"{name}.start", start, (dimensions,))
     return start.astype(np.float64)
 
 
@@ -105,9 +131,15 @@ def evaluated(model: Model, weights: F64, examples: Examples) -> tuple[float | N
         raise ParameterError(said) from None
 
 
-def _check_floats(name: str, values: F32 | F64, shape: tuple[int, ...]) -> None:
-    if not isinstance(values, np.ndarray) or values.dtype not in (np.float32, np.float64):
-        kind = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
-        raise ParameterError(f"{name} must be an array of float32 or float64, got {kind}")
+def check_floats(
+    name: str, values: F32 | F64, shape: tuple[int, ...], kinds: tuple[str, ...] = _FLOATS, *, is_finite: bool = True
+) -> None:
+    """Raise unless ``values`` are a plain array of this shape, of one of these kinds, and, if asked for, finite."""
+    # A subclass (a masked array, say) may say one thing and hold another.
+    if type(values) is not np.ndarray or values.dtype not in kinds:
+        kind = values.dtype if type(values) is np.ndarray else type(values).__name__
+        raise ParameterError(f"{name} must be an array of {' or '.join(kinds)}, got {kind}")
     if values.shape != shape:
         raise ParameterError(f"{name} must have shape {shape}, got {values.shape}")
+    if is_finite:
+        finite(name, values)

@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.accounting.planner import Goal, largest_cap
 from apes.analyzer.calibrator import CodedInverse, adaptive_statistic
 from apes.analyzer.expected import pooled_channel
 from apes.checks import positive_array
+from apes.mathematics.arrays import F64
 from apes.mathematics.search import Progress
 
-Array = NDArray[np.float64]
 LEVELS = (2, 4, 16, 64, 256)
 """Numbers of levels that are compared: 1, 2, 4, 6 and 8 bits per coordinate."""
 
@@ -46,7 +45,7 @@ class LevelChoice:
         """The offer with the smallest error; of equals, the one with the fewest bits. Without a cap if none has one."""
         return min(self.offers, key=lambda offer: offer.error)
 
-    def errors(self, clips: Sequence[float]) -> Array:
+    def errors(self, clips: Sequence[float]) -> F64:
         """Standard errors (offers, clips) in the units of the updates, for clip bounds C in (0, inf)."""
         return np.multiply.outer([offer.error for offer in self.offers], positive_array("clip", clips))
 
@@ -83,7 +82,7 @@ def _offer(goal: Goal, K: int, progress: Progress) -> Offer:
     return Offer(K, bits, answer.value, answer.epsilon, error)
 
 
-def standard_error(budgets: Array, levels: int) -> float:
+def standard_error(budgets: F64, levels: int) -> float:
     """Standard error of the default calibration's estimate of the mean update, in units of C.
 
     Per coordinate and round, where the updates are near 0, from the law of the reports; it falls like 1 / sqrt(n).

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.analyzer.calibrator import STATISTICS, Calibrator, CodedInverse, ContinuousInverse, Signs, Unbiased
 from apes.analyzer.expected import Channel, pooled_channel
@@ -20,11 +19,11 @@ from apes.client.foreign import Draws, ForeignRandomizer
 from apes.client.one_bit import OneBit
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Randomizer, Values
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64
 from apes.mathematics.thresholds import MAX_LEVELS
 from apes.messages import Batch, Estimate
 from apes.terms.sparsification import Sparsification
 
-Budgets = NDArray[np.float64]
 CONTINUOUS = "continuous"
 
 
@@ -41,34 +40,27 @@ class Mechanism(Protocol):
     @property
     def clip(self) -> float:
         """C, bound of every coordinate, in (0, inf)."""
-        ...
 
     @property
     def levels(self) -> int | None:
         """K in [2, 256], where reports are levels 0 .. K - 1 (uint8); None where they are float32 numbers."""
-        ...
 
     @property
     def digest(self) -> str:
         """Text that tells this mechanism from any other: part of the terms."""
-        ...
 
     @property
     def why_not_certified(self) -> str:
         """Why no central guarantee is certified."""
-        ...
 
-    def draw(self, updates: NDArray[np.float32], budgets: Budgets, draws: Draws) -> Values:
+    def draw(self, updates: F32, budgets: F64, draws: Draws) -> Values:
         """Perturbed updates (users x coordinates)."""
-        ...
 
     def estimate(self, batch: Batch) -> Estimate:
         """Estimate of the users' mean clipped update, from the shuffled batch."""
-        ...
 
-    def standard_error(self, budgets: Budgets) -> float:
+    def standard_error(self, budgets: F64) -> float:
         """Noise of one coordinate's estimate near zero, from the public budgets alone."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -96,11 +88,9 @@ def clip_laplace(clip: float, levels: int | str | None, norm: float | None) -> R
     """Clip-Laplace (the paper's Definition 5 with A = C), certified: on K levels, or continuous in simulation only."""
     if norm is not None:
         return _one_bit(clip, levels, norm)
-    if isinstance(levels, str):
-        one_of("levels", levels, (CONTINUOUS,))
-        K = None
-    else:
-        K = MAX_LEVELS if levels is None else whole("levels", levels, 2, MAX_LEVELS)
+    if isinstance(levels, str) and levels != CONTINUOUS:
+        raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] or '{CONTINUOUS}', got {levels[:20]!r}")
+    K = None if isinstance(levels, str) else MAX_LEVELS if levels is None else whole("levels", levels, 2, MAX_LEVELS)
     randomizer: Randomizer = ContinuousClipLaplace(clip) if K is None else CodedClipLaplace(clip, K)
     digest = _digest("clip-laplace", clip=clip, levels=K)
     return Reports("clip-laplace", digest, randomizer, partial(_inverse, clip, K), K)
@@ -124,7 +114,7 @@ def _inverse(clip: float, K: int | None, calibration: str | None, thin: Sparsifi
             raise ParameterError("calibration must be inverse for continuous reports, got 'likelihood'")
         return ContinuousInverse(clip)
 
-    def channel(budgets: Budgets) -> Channel:
+    def channel(budgets: F64) -> Channel:
         plain = pooled_channel(budgets, K)
         return plain if thin is None else thin.channel(plain)
 
@@ -143,18 +133,18 @@ def plain_updates(clip: float, levels: int | str | None, norm: float | None) -> 
     return _unbiased("none", NoNoise(), _no_error)
 
 
-def _unbiased(name: str, randomizer: Randomizer, error: Callable[[Budgets], float]) -> Reports:
+def _unbiased(name: str, randomizer: Randomizer, error: Callable[[F64], float]) -> Reports:
     calibrator = partial(_only, Unbiased(error), "these reports are unbiased")
     why = "it does not use Clip-Laplace under a shuffler"
     return Reports(name, _digest(name, clip=randomizer.clip), randomizer, calibrator, why_not_certified=why)
 
 
-def _laplace_error(clip: float, budgets: Budgets) -> float:
+def _laplace_error(clip: float, budgets: F64) -> float:
     """Of a report with noise of scale 2C / epsilon."""
     return 2 * clip * float(np.sqrt(2 * (budgets**-2.0).mean()))
 
 
-def _no_error(budgets: Budgets) -> float:
+def _no_error(budgets: F64) -> float:
     return 0.0
 
 
@@ -162,10 +152,8 @@ def foreign(mechanism: Mechanism) -> Reports:
     """A stranger's mechanism as our stages see it."""
     name, why = type(mechanism).__name__, mechanism.why_not_certified
     if not isinstance(why, str) or not why:
-        raise ParameterError(
-            f"{name}.why_not_certified must say why no guarantee is certified: only Clip-Laplace has a proved curve "
-            f"here; got {why!r}"
-        )
+        must = "must say why no guarantee is certified: only Clip-Laplace has a proved curve here"
+        raise ParameterError(f"{name}.why_not_certified {must}; got {why!r}")
     calibrator = partial(_only, mechanism, f"{name} has its own")
     return Reports(name, mechanism.digest, ForeignRandomizer(mechanism), calibrator, mechanism.levels, why)
 

@@ -65,4 +65,4 @@ class Plan:
 
 def schedule_digest(schedule: Schedule, seed: int) -> str:
     """Tells what the analyzer does from anything else that it might do."""
-    return repr(sorted((asdict(schedule) | {"seed": seed}).items()))
+    return ", ".join(f"{name}={value!r}" for name, value in (asdict(schedule) | {"seed": seed}).items())

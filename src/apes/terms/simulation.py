@@ -5,9 +5,9 @@ from typing import Any
 
 from apes.budgets import check_budgets
 from apes.checks import one_of, unused, whole
-from apes.data import Dataset
-from apes.data.datasets import check_name, check_normalise
-from apes.data.split import check_split
+from apes.data import NAMES, Dataset
+from apes.data.datasets import NORMALISATIONS
+from apes.data.split import parse_split
 from apes.models.logistic import FedProx, LogisticRegression
 from apes.population import People
 
@@ -41,9 +41,9 @@ class Simulation:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        check_name(self.data)
-        check_normalise(self.normalise)
-        check_split(self.split)
+        one_of("data", self.data, NAMES)
+        one_of("normalise", self.normalise, NORMALISATIONS)
+        parse_split(self.split)
         whole("users", self.users, 1)
         check_budgets(self.budgets)
         whole("seed", self.seed, 0, 2**64 - 1)

@@ -10,17 +10,18 @@ from functools import cached_property, partial
 from itertools import repeat
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.accounting.exposure import Cost, Exposure
 from apes.accounting.personal import own_cohorts
 from apes.analyzer.calibrator import Calibrator
-from apes.checks import one_of, positive, positive_array, unused, whole, within
+from apes.checks import offering, one_of, positive, positive_array, unused, whole, within
 from apes.client.client import Client, DeviceClient
 from apes.client.one_bit import DeviceRandomizer
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F64, Bools
 from apes.mathematics.randomness import SimulationSource
 from apes.mathematics.thresholds import MAX_LEVELS
 from apes.models.model import Model
@@ -71,12 +72,12 @@ class Terms:
         else:
             unused({"norm": self.norm}, f"{self.framework} sparsifies")
         if self.mechanism is not None:
+            asked = ("clip", "levels", "digest", "why_not_certified", "draw", "estimate", "standard_error")
+            offering("mechanism", self.mechanism, *asked)
             unused({"levels": self.levels, "norm": self.norm}, "the mechanism has its own")
             if self.framework != "apes" or self.clip != self.mechanism.clip:
-                raise ParameterError(
-                    f"framework must be apes and clip the mechanism's {self.mechanism.clip!r} with an own mechanism, "
-                    f"got {self.framework!r} and {self.clip!r}"
-                )
+                must = f"framework must be apes and clip the mechanism's {self.mechanism.clip!r} with an own mechanism"
+                raise ParameterError(f"{must}, got {self.framework!r} and {self.clip!r}")
         if self.why_not_certified is not None:
             options = {"delta": self.delta, "target_epsilon": self.target_epsilon}
             unused(options, f"nothing central is certified, {self.why_not_certified}")
@@ -117,15 +118,15 @@ class Terms:
         parts = ["apes terms 2", choices, self.reports.digest, model.digest, features]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=float).encode()).hexdigest()
 
-    def applied(self, budgets: ArrayLike) -> NDArray[np.float64]:
+    def applied(self, budgets: ArrayLike) -> F64:
         """Budgets, checked, as the framework applies the users' own."""
         own = positive_array("budgets", budgets)
         return np.full_like(own, own.min()) if self.kind.smallest_budget_for_all else own
 
-    def client(self, model: Model) -> Client:
-        """What every simulated user runs."""
-        thin, d, randomizer = self.sparsification, model.dimensions, self.reports.randomizer
-        return Client(model, randomizer, None if thin is None else thin.sparsifier(d), self._top_b_first(d))
+    def client(self, model: Model, dimensions: int) -> Client:
+        """What every simulated user runs, under a model of as many coordinates as are charged, whatever it says now."""
+        chosen = None if self.sparsification is None else self.sparsification.sparsifier(dimensions)
+        return Client(model, self.reports.randomizer, chosen, self._top_b_first(dimensions))
 
     def device_client(self, model: Model) -> DeviceClient:
         """What a real device runs; refused if nothing central is certified or reports are continuous."""
@@ -155,7 +156,7 @@ class Terms:
         """Coordinates that are charged for: where two updates' reports can differ (docs/proofs.md, 9 and 10)."""
         return dimensions if self.sparsification is None else self.sparsification.charged(dimensions)
 
-    def exposure(self, number: int, budgets: NDArray[np.float64], dimensions: int) -> Exposure:
+    def exposure(self, number: int, budgets: F64, dimensions: int) -> Exposure:
         """What round ``number`` reveals, as the accountant has to know it: of these participants, no data."""
         return Exposure(
             budgets,
@@ -182,7 +183,7 @@ class Terms:
         target = None if isinstance(self.target_epsilon, str) else self.target_epsilon
         return Accountant(delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit)
 
-    def cohorts(self, budgets: NDArray[np.float64], dimensions: int) -> Iterator[NDArray[np.bool_]]:
+    def cohorts(self, budgets: F64, dimensions: int) -> Iterator[Bools]:
         """Who takes part, round after round: everybody, or whoever is within the own target."""
         if self._own_factor is None:
             return repeat(np.ones(budgets.size, dtype=bool))

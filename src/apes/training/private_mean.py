@@ -4,12 +4,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.guarantee import Guarantee
-from apes.checks import finite, whole
+from apes.checks import exactly, finite_float32, numbers, whole
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import PreparedUpdate, WholeUpdates
@@ -52,12 +53,13 @@ class PrivateMean:
         workers: Workers | None = None,
     ) -> None:
         given: dict[str, Any] = {"target_epsilon": target_epsilon, "delta": delta}
-        self._terms = replace(terms, **{name: value for name, value in given.items() if value is not None})
+        given = {name: value for name, value in given.items() if value is not None}
+        self._terms = replace(exactly("terms", terms, Terms), **given)
         self._model, self._seed, self._workers = Vectors(whole("dimensions", dimensions, 1)), seed, workers
         self._calibrator = self._terms.calibrator()
         self._accountant: Accountant | None = None
 
-    def __call__(self, updates: ArrayLike, budgets: ArrayLike) -> NDArray[np.float64]:
+    def __call__(self, updates: ArrayLike, budgets: ArrayLike) -> F64:
         """Estimate the mean of the clipped vectors.
 
         Args:
@@ -67,11 +69,9 @@ class PrivateMean:
         Raises:
             BudgetExceeded: Before anything is released that would bring somebody's epsilon beyond the target.
         """
-        rows = np.asarray(updates)
-        if rows.ndim != 2 or rows.shape[1] != self._model.dimensions or not np.issubdtype(rows.dtype, np.number):
-            got = f"{rows.dtype} {rows.shape}"
-            raise ParameterError(f"updates must be users x {self._model.dimensions} numbers, got {got}")
-        finite("updates", rows)
+        rows = finite_float32("updates", numbers("updates", updates))
+        if rows.ndim != 2 or rows.shape[1] != self._model.dimensions:
+            raise ParameterError(f"updates must be users x {self._model.dimensions} numbers, got {rows.shape}")
         own = self._terms.applied(budgets)
         if own.shape != rows.shape[:1]:
             raise ParameterError(f"budgets must have one entry per row of updates, {rows.shape[0]}, got {own.size}")
@@ -80,10 +80,8 @@ class PrivateMean:
             self._accountant = self._terms.accountant(own.size, settled=self._terms.target_epsilon is None)
         number = self._accountant.rounds + 1
         self._accountant.charge(self._terms.exposure(number, own, self._model.dimensions))
-        source = SimulationSource(self._seed, number)
-        batch = run_round(
-            self._terms, self._model, self._model.start(), people, source, budgets=own, workers=self._workers
-        )
+        source, start = SimulationSource(self._seed, number), self._model.start()
+        batch = run_round(self._terms, self._model, start, people, source, budgets=own, workers=self._workers)
         with quiet_blas():
             return self._calibrator.estimate(batch).mean
 
@@ -102,18 +100,18 @@ class Vectors:
     dimensions: int
     digest = "vectors"
 
-    def start(self) -> NDArray[np.float64]:
+    def start(self) -> F64:
         """Nothing is learned."""
         return np.zeros(self.dimensions)
 
-    def prepare(self, weights: NDArray[np.float32], block: UserBlock) -> PreparedUpdate:
+    def prepare(self, weights: F32, block: UserBlock) -> PreparedUpdate:
         """The fast road: nothing is copied or checked again."""
         return WholeUpdates(self.updates(weights, block))
 
-    def updates(self, weights: NDArray[np.float32], block: UserBlock) -> NDArray[np.float32]:
+    def updates(self, weights: F32, block: UserBlock) -> F32:
         """The rows."""
         return np.broadcast_to(block.features, (block.budgets.size, self.dimensions))
 
-    def evaluate(self, weights: NDArray[np.float64], examples: Examples) -> tuple[float | None, float]:
+    def evaluate(self, weights: F64, examples: Examples) -> tuple[float | None, float]:
         """There is nothing to judge."""
         return None, 0.0

@@ -8,11 +8,11 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from apes.checks import whole
+from apes.checks import offering, whole
 from apes.client.client import Client
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import Batch
@@ -46,6 +46,8 @@ class Workers:
     def __post_init__(self) -> None:
         if self.threads is not None:
             whole("threads", self.threads, 1)
+        if self.executor is not None:
+            offering("executor", self.executor, "submit")
         whole("users_at_once", self.users_at_once, 1, _MOST_USERS_AT_ONCE)
 
     @property
@@ -57,11 +59,11 @@ class Workers:
 def run_round(
     terms: Terms,
     model: Model,
-    weights: NDArray[np.float64],
+    weights: F64,
     population: Population,
     source: SimulationSource,
     *,
-    budgets: NDArray[np.float64] | None = None,
+    budgets: F64 | None = None,
     workers: Workers | None = None,
     only_sums: bool = False,
 ) -> Batch:
@@ -70,7 +72,7 @@ def run_round(
     Args:
         terms: What users agreed to.
         model: What is trained.
-        weights: The model as it is, flat.
+        weights: The model as it is, flat: as many coordinates as were charged.
         population: The users.
         source: The round's randomness.
         budgets: What was charged, user by user; by default what the terms make of the population's.
@@ -79,10 +81,8 @@ def run_round(
     """
     workers = Workers() if workers is None else workers
     budgets = terms.applied(population.budgets) if budgets is None else budgets
-    work = _Work(terms.client(model), population, budgets, weights.astype(np.float32), source)
-    collector: Callable[[], Collector] = partial(
-        terms.collector, budgets.size, model.dimensions, source, workers.count, only_sums=only_sums
-    )
+    work = _Work(terms.client(model, weights.size), population, budgets, weights.astype(np.float32), source)
+    collector = partial(terms.collector, budgets.size, weights.size, source, workers.count, only_sums=only_sums)
     edges = [*range(0, budgets.size, workers.users_at_once), budgets.size]
     blocks = list(pairwise(edges))
     with quiet_blas():
@@ -100,8 +100,8 @@ class _Work:
 
     client: Client
     population: Population
-    budgets: NDArray[np.float64]
-    weights: NDArray[np.float32]
+    budgets: F64
+    weights: F32
     source: SimulationSource
 
     def into(self, collector: Collector, blocks: list[tuple[int, int]]) -> None:
@@ -116,11 +116,13 @@ class _Work:
         offsets, rows = np.asarray(block.offsets), len(block.features)
         is_rising = offsets.shape == (stop - start + 1,) and offsets[0] == 0 and (offsets[1:] > offsets[:-1]).all()
         if not is_rising or not offsets[-1] == rows == len(block.labels):
-            raise ParameterError(
-                f"{type(self.population).__name__}.block({start}, {stop}) must have {stop - start + 1} offsets, rising "
-                f"from 0 to its number of rows, {rows}, and as many labels, got {offsets} and {len(block.labels)}"
+            name, got = f"{type(self.population).__name__}.block({start}, {stop})", f"{offsets} and {len(block.labels)}"
+            must = (
+                f"must have {stop - start + 1} offsets, rising from 0 to its number of rows, {rows}, and as many labels"
             )
-        return UserBlock(start, self.budgets[start:stop], block.features, block.labels, offsets)
+            raise ParameterError(f"{name} {must}, got {got}")
+        # A copy: a stranger's model that could write to the run's own would give one user another's budget.
+        return UserBlock(start, self.budgets[start:stop].copy(), block.features, block.labels, offsets)
 
 
 def _run_elsewhere(

@@ -5,18 +5,19 @@ not charged first.
 """
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.accounting.exposure import Cost, Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerOptimizer, ServerState
+from apes.checks import exactly
 from apes.errors import ParameterError, ProtocolError
+from apes.mathematics.arrays import F64
 from apes.mathematics.compiled import quiet_blas
 from apes.messages import Batch
-from apes.models.model import Model, check_model, evaluated
+from apes.models.model import Model, check_floats, check_model, evaluated
 from apes.population import Examples
 from apes.terms.schedule import Schedule
 from apes.terms.terms import Terms
@@ -40,6 +41,11 @@ class RoundMetrics:
     seconds: float
     epsilon: float | None = None
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, int | float) and (value is not None or name in ("round", "seconds")):
+                raise ParameterError(f"{name} must be a number, got {value!r}")
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -50,13 +56,15 @@ class Identity:
     people: str  # digest of users, data and budgets
 
     def check(self, other: "Identity") -> None:
-        """Raise unless the other is the same."""
+        """Raise unless the other is the same, and say what is not."""
         for name, mine in asdict(self).items():
-            theirs, what = getattr(other, name), "people (data or budgets)" if name == "people" else name
+            theirs, what = str(getattr(other, name)), "people (data or budgets)" if name == "people" else name
             if mine != theirs:
-                raise ParameterError(
-                    f"resume must be of the same {what} as this run, got {str(theirs)[:60]}, not {mine[:60]}"
+                theirs_only, own = (
+                    set(a.split(", ")) - set(b.split(", ")) for a, b in ((theirs, mine), (mine, theirs))
                 )
+                got, not_got = (", ".join(sorted(parts))[:200] for parts in (theirs_only, own))
+                raise ParameterError(f"resume must be of the same {what} as this run, got {got}, not {not_got}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +92,6 @@ class Run:
         settled: Whether who takes part in which round, and how many there are, does not depend on what is released.
         limit: What may be spent in all where that is not settled and there is no target.
         resume: Where to go on. What it recorded is charged again, round by round, and nothing else.
-
-    Raises:
-        ParameterError: If ``resume`` is of another run, or the model is not one.
     """
 
     def __init__(
@@ -111,15 +116,25 @@ class Run:
         self._dimensions = self.progress.state.weights.size
         self._charged: tuple[Exposure, float] | None = None
         if resume is not None:
-            identity.check(resume.identity)
-            if not len(resume.exposures) == resume.rounds == resume.state.step:
-                counts = f"{len(resume.exposures)}, {resume.rounds} and {resume.state.step}"
-                raise ParameterError(f"resume must have as many exposures as rounds and steps, got {counts}")
-            for number, exposure in enumerate(resume.exposures, 1):
-                if exposure.form != terms.exposure(number, exposure.budgets, self._dimensions).form:
-                    raise ParameterError(f"resume must be of rounds under these terms, got {exposure.form}")
-                self._accountant.charge(exposure)
-            self.progress = resume
+            self._go_on(resume)
+
+    def _go_on(self, resume: Progress) -> None:
+        """Charge what was recorded, and stand where it stood."""
+        self.progress.identity.check(exactly("resume", resume, Progress).identity)
+        if not len(resume.exposures) == resume.rounds == resume.state.step:
+            counts = f"{len(resume.exposures)}, {resume.rounds} and {resume.state.step}"
+            raise ParameterError(f"resume must have as many exposures as rounds and steps, got {counts}")
+        for name in ("weights", "velocity", "average"):
+            check_floats(f"resume.state.{name}", getattr(resume.state, name), (self._dimensions,), ("float64",))
+        exposures = []
+        for number, recorded in enumerate(resume.exposures, 1):
+            # Of what was recorded the budgets alone are taken; the rest is said anew.
+            exposure = self._terms.exposure(number, exactly("exposure", recorded, Exposure).budgets, self._dimensions)
+            if (recorded.round, recorded.form) != (number, exposure.form):
+                raise ParameterError(f"resume must be of rounds under these terms, got {recorded.form}")
+            self._accountant.charge(exposure)
+            exposures.append(exposure)
+        self.progress = replace(resume, exposures=tuple(exposures))
 
     @property
     def is_done(self) -> bool:
@@ -131,11 +146,11 @@ class Run:
         """What is certified for the rounds charged so far, or why nothing is."""
         return self._accountant.guarantee
 
-    def allows(self, budgets: NDArray[np.float64]) -> bool:
+    def allows(self, budgets: F64) -> bool:
         """Whether the next round, with these participants, keeps within the target."""
         return self._accountant.allows(self._exposure(budgets))
 
-    def charge(self, budgets: NDArray[np.float64]) -> None:
+    def charge(self, budgets: F64) -> None:
         """Charge the next round, with these participants, before anything of it is released; or BudgetExceeded."""
         exposure = self._exposure(budgets)
         self._charged = exposure, self._accountant.charge(exposure)
@@ -163,14 +178,14 @@ class Run:
         self.progress = Progress(done.identity, state, (*done.metrics, metrics), (*done.exposures, exposure))
         self._charged = None
 
-    def model(self) -> NDArray[np.float64]:
+    def model(self) -> F64:
         """The weights to hand out."""
         return self._schedule.optimizer(1.0).model(self.progress.state)
 
-    def _exposure(self, budgets: NDArray[np.float64]) -> Exposure:
+    def _exposure(self, budgets: F64) -> Exposure:
         return self._terms.exposure(self.progress.rounds + 1, budgets, self._dimensions)
 
-    def _optimizer(self, name: str, budgets: NDArray[np.float64]) -> ServerOptimizer:
+    def _optimizer(self, name: str, budgets: F64) -> ServerOptimizer:
         """The optimizer for these participants; the default step depends on the noise of their reports."""
         if name not in self._optimizers:
             is_difference = bool(getattr(self._model, "is_difference", False))

@@ -7,7 +7,6 @@ again from the folder alone.
 
 import json
 import sys
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import cache
@@ -15,19 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerState
 from apes.errors import DataError, ParameterError
+from apes.mathematics.arrays import F64
+from apes.storage.arrays import read_arrays
 from apes.storage.files import write_bytes, write_whole
 from apes.storage.version import __version__
 from apes.training.run import Identity, Progress, RoundMetrics
 
 _CONFIG, _CHECKPOINT, _EXPOSURES = "config.json", "checkpoint.npz", "exposures.jsonl"
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+_METRICS, _SUMMARY = "metrics.jsonl", "summary.json"
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, OverflowError)
 
 
 class RunFolder:
@@ -64,19 +65,24 @@ class RunFolder:
             raise DataError(f"{file} is not the configuration of a run: {error}") from None
 
     def load(self) -> Progress | None:
-        """What the run had reached, or None if it had not finished a round."""
+        """What the run had reached, or None if it had not finished a round; rounds are not released a second time."""
+        reached = self._checkpoint()
+        # A crash in the first round leaves one line in the log, and nothing that is written after a checkpoint.
+        if reached is None and (len(self._lines(_EXPOSURES)) > 1 or (self.path / _METRICS).exists()):
+            raise DataError(f"{self.path} has released rounds, but its checkpoint is gone; start again in a new folder")
+        return reached
+
+    def _checkpoint(self) -> Progress | None:
         file = self.path / _CHECKPOINT
         if not file.exists():
             return None
         try:
-            with np.load(file, allow_pickle=False) as stored:
-                header = json.loads(bytes(stored["header"]).decode())
-                arrays = {name: stored[name] for name in ("weights", "velocity", "average")}
-                state = ServerState(**arrays, step=int(stored["step"]))
-            identity = Identity(**header["identity"])
+            stored = read_arrays(file, ("header", "weights", "velocity", "average", "step"))
+            header, step = json.loads(stored.pop("header").tobytes().decode()), stored.pop("step").item()
+            state, identity = ServerState(**stored, step=step), Identity(**header["identity"])
             metrics = tuple(RoundMetrics(**entry) for entry in header["metrics"])
             exposures = self._exposures(header["exposures"])
-        except _UNREADABLE as error:
+        except (*_UNREADABLE, DataError) as error:
             raise DataError(f"{file} is damaged ({error}); start again in a new folder") from None
         return Progress(identity, state, metrics, exposures)
 
@@ -86,22 +92,33 @@ class RunFolder:
         exposures = [exposure.as_dict() for exposure in progress.exposures]
         header = {"identity": asdict(progress.identity), "metrics": metrics, "exposures": exposures}
         # Who took part must be known again after a crash, to charge for it; so it is kept before the round counts.
-        for exposure in progress.exposures[-1:]:
-            self._keep_budgets(exposure)
+        self._keep_budgets(progress.exposures[-1])
         # The log before the checkpoint: after a crash it may say a round too many, which is done again, never too few.
-        self._write_lines(_EXPOSURES, exposures)
+        self._grow_log([{"run": header["identity"], **line} for line in exposures])
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         write_whole(self.path / _CHECKPOINT, lambda file: np.savez(file, header=text, **vars(progress.state)))
-        self._write_lines("metrics.jsonl", metrics)
+        write_bytes(self.path / _METRICS, "".join(json.dumps(entry) + "\n" for entry in metrics).encode())
 
-    def _write_lines(self, name: str, entries: list[dict[str, Any]]) -> None:
-        write_bytes(self.path / name, "".join(json.dumps(entry) + "\n" for entry in entries).encode())
+    def _grow_log(self, entries: list[dict[str, Any]]) -> None:
+        """Write the log anew; what it said before must be its beginning."""
+        lines, before = [json.dumps(entry) for entry in entries], self._lines(_EXPOSURES)
+        if lines[: len(before)] != before:
+            raise DataError(f"{self.path / _EXPOSURES} is of another run than this; start again in a new folder")
+        write_bytes(self.path / _EXPOSURES, "".join(line + "\n" for line in lines).encode())
 
-    def finish(self, weights: NDArray[np.float64] | None, summary: dict[str, Any]) -> None:
+    def _lines(self, name: str) -> list[str]:
+        """Lines of a file, none if it is not there."""
+        file = self.path / name
+        try:
+            return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        except _UNREADABLE as error:
+            raise DataError(f"{file} cannot be read: {error}") from None
+
+    def finish(self, weights: F64 | None, summary: dict[str, Any]) -> None:
         """Write the model, if there is one, and the summary."""
         if weights is not None:
             write_whole(self.path / "model.npz", lambda file: np.savez(file, weights=weights))
-        _write_json(self.path / "summary.json", summary)
+        _write_json(self.path / _SUMMARY, summary)
 
     def recertify(self) -> tuple[list[float], Guarantee]:
         """What was spent after every round, and the guarantee, from the log alone: exposures and the budgets they name.
@@ -109,17 +126,11 @@ class RunFolder:
         Whoever stopped a run before its end may have looked at what it had learned, so all rounds that were settled
         beforehand count.
         """
-        file = self.path / _EXPOSURES
-        try:
-            exposures = self._exposures(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
-        except FileNotFoundError:
-            raise DataError(f"{self.path} has released nothing yet: there is no {_EXPOSURES}") from None
-        except _UNREADABLE as error:
-            raise DataError(f"{file} is not the log of a run: {error}") from None
-        reached = self.load()
+        exposures, reached = self._log(), self._checkpoint()
         known = () if reached is None else reached.exposures
-        if not exposures or [e.as_dict() for e in known] != [e.as_dict() for e in exposures[: len(known)]]:
-            raise DataError(f"{file} is not the whole log of this run: its checkpoint says {len(known)} rounds")
+        told = max(len(known), self._rounds_told())
+        if len(exposures) < told or [e.as_dict() for e in known] != [e.as_dict() for e in exposures[: len(known)]]:
+            raise DataError(f"{self.path / _EXPOSURES} is not the whole log of this run: others say {told} rounds")
         accountant, last = Accountant.from_dict(self.config["accountant"]), replace(exposures[-1], round=0)
         by_round = [accountant.record(exposure) for exposure in exposures]
         while accountant.settled and accountant.rounds < self.config["rounds"] and accountant.allows(last):
@@ -127,6 +138,28 @@ class RunFolder:
                 raise DataError(f"{self.path} was stopped while people were leaving: finish it first, with --resume")
             accountant.record(last)
         return by_round, accountant.guarantee
+
+    def _log(self) -> tuple[Exposure, ...]:
+        """What the log says was charged, all of it in one run."""
+        file = self.path / _EXPOSURES
+        if not (lines := self._lines(_EXPOSURES)):
+            raise DataError(f"{self.path} has released nothing yet: there is nothing in {_EXPOSURES}")
+        try:
+            entries = [json.loads(line) for line in lines]
+            if len({json.dumps(entry.pop("run")) for entry in entries}) > 1:
+                raise DataError(f"{file} is not the log of a run: it has lines of several")
+            return self._exposures(entries)
+        except (*_UNREADABLE, AttributeError) as error:
+            raise DataError(f"{file} is not the log of a run: {error}") from None
+
+    def _rounds_told(self) -> int:
+        """How many rounds there were, going by metrics and summary; 0 without either."""
+        file = self.path / _SUMMARY
+        try:
+            summary = json.loads(file.read_text(encoding="utf-8"))["rounds"] if file.exists() else 0
+            return max(int(summary), len(self._lines(_METRICS)))
+        except _UNREADABLE as error:
+            raise DataError(f"{file} is damaged: {error}") from None
 
     def _exposures(self, lines: Iterable[Mapping[str, Any]]) -> tuple[Exposure, ...]:
         # Rounds with the same participants name the same file, which is read once.
@@ -138,13 +171,13 @@ class RunFolder:
         if not path.exists():
             write_whole(path, lambda file: np.save(file, np.sort(exposure.budgets)))
 
-    def _read_budgets(self, name: str) -> NDArray[np.float64]:
+    def _read_budgets(self, name: str) -> F64:
         path = self._budgets_file(name)
         try:
-            budgets: NDArray[np.float64] = np.load(path, allow_pickle=False)
+            with path.open("rb") as file:
+                return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
         except _UNREADABLE as error:
             raise DataError(f"{path} cannot be read, so what was spent is not known: {error}") from None
-        return budgets
 
     def _budgets_file(self, name: str) -> Path:
         return self.path / "budgets" / f"{name}.npy"
@@ -152,6 +185,8 @@ class RunFolder:
 
 def check_new(path: Path) -> None:
     """Raise unless a new run can be started in this folder."""
+    if path == Path():
+        raise ParameterError("out must name a folder of its own, got the current one")
     if any((path / name).exists() for name in (_CONFIG, _CHECKPOINT, _EXPOSURES)):
         raise ParameterError(f"out must be a new folder, got {str(path)!r}, which holds a run: --resume continues it")
     if path.exists() and not path.is_dir():

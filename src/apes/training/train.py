@@ -3,15 +3,14 @@
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, field, replace
 
 from apes.accounting.exposure import Exposure, budgets_digest
 from apes.accounting.guarantee import Guarantee
+from apes.checks import exactly, offering
 from apes.errors import BudgetExceeded, ParameterError
 from apes.features.feature_map import FeatureMap, mapped
+from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model
 from apes.population import Examples, Population
@@ -33,11 +32,11 @@ class TrainingResult:
         budgets: The local budgets of all users, as they were applied.
     """
 
-    weights: NDArray[np.float64]
+    weights: F64
     guarantee: Guarantee
     metrics: tuple[RoundMetrics, ...]
     exposures: tuple[Exposure, ...]
-    budgets: NDArray[np.float64] = field(repr=False)
+    budgets: F64 = field(repr=False)
 
     @property
     def accuracy(self) -> float:
@@ -78,8 +77,10 @@ def train(
 
     Raises:
         BudgetExceeded: If not even the first round keeps within the target.
-        ParameterError: If something does not fit, or ``resume`` is of another run.
     """
+    plan = replace(exactly("plan", plan, Plan))
+    offering("model", model, "start", "updates", "evaluate", "digest")
+    offering("people", people, "block")
     test = getattr(people, "test", None) if test is None else test
     if features is not None:
         people, test = mapped(people, test, features)
@@ -89,19 +90,17 @@ def train(
     # Settled: who takes part in which round, and how many fit, follows from the budgets alone.
     count = budgets.size
     run = Run(plan.terms, plan.schedule, model, identity, users=count, test=test, settled=True, resume=resume)
-    cohorts = plan.terms.cohorts(budgets, model.dimensions)
-    for exposure in () if resume is None else resume.exposures:
+    cohorts = plan.terms.cohorts(budgets, run.progress.state.weights.size)
+    for exposure in run.progress.exposures:
         users = next(cohorts, None)
         if users is None or exposure.budgets_sha256 != budgets_digest(budgets[users]):
             raise ParameterError("resume must be of the same people (data or budgets), got rounds charged for others")
     while not run.is_done and (users := next(cohorts, None)) is not None and run.allows(budgets[users]):
         began = time.perf_counter()
         run.charge(budgets[users])
-        source, weights = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
+        source, now = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
         own, present = budgets[users], cohort_of(people, users)
-        batch = run_round(
-            plan.terms, model, weights, present, source, budgets=own, workers=workers, only_sums=only_sums
-        )
+        batch = run_round(plan.terms, model, now, present, source, budgets=own, workers=workers, only_sums=only_sums)
         run.conclude(batch, began)
         after_round(run.progress)
     if not run.progress.metrics:

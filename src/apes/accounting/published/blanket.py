@@ -29,7 +29,6 @@ def bbgn19_hoeffding(budgets: Array, delta: float) -> float:
     delta(t) = b^2 / (4 a gamma n) (1 - gamma (1 - exp(-2 a^2 / b^2)))^n, gamma = exp(-e0), e0 = max(budgets),
     a = exp(t) - 1, b = (exp(t) + 1) (exp(e0) - exp(-e0)); the t at which it is delta, at most e0.
     Condition: none; where the formula gives nothing below e0, the answer is e0.
-
     published: not a guarantee for different budgets (docs/published-bounds.md).
     """
     n, epsilon0, delta = as_uniform(budgets, delta)
@@ -55,7 +54,6 @@ def bbgn19_bennett(budgets: Array, delta: float) -> float:
 
     The factor b_plus / log(1 + u) is the one that Bennett's inequality gives (and the authors' program since its
     correction). Older copies of the program divide it by a M, which no inequality allows: docs/published-bounds.md.
-
     published: not a guarantee for different budgets (docs/published-bounds.md).
     """
     from scipy.stats import binom  # here: it takes a second to import, and only published bounds need it

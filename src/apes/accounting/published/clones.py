@@ -27,7 +27,6 @@ def fmt22_closed(budgets: Array, delta: float) -> float:
     epsilon = log(1 + tanh(e0/2) (8 sqrt(exp(e0) log(4/delta) / n) + 8 exp(e0) / n)), e0 = max(budgets);
     tanh(e0/2) = (exp(e0) - 1) / (exp(e0) + 1).
     Condition: e0 <= log(n / (16 log(2/delta))).
-
     published: not a guarantee for different budgets (docs/published-bounds.md).
 
     >>> round(fmt22_closed(np.linspace(0.05, 1, 10_000), 1e-8), 4)
@@ -36,10 +35,8 @@ def fmt22_closed(budgets: Array, delta: float) -> float:
     n, epsilon0, delta = as_uniform(budgets, delta)
     limit = math.log(n) - math.log(16 * (math.log(2) - math.log(delta)))
     if not epsilon0 <= limit:
-        raise RegimeError(
-            f"fmt22_closed needs epsilon0 <= log(n / (16 log(2/delta))) = {limit:g}, "
-            f"got {epsilon0:g} at n = {n}, delta = {delta:g}"
-        )
+        got = f"got {epsilon0:g} at n = {n}, delta = {delta:g}"
+        raise RegimeError(f"fmt22_closed needs epsilon0 <= log(n / (16 log(2/delta))) = {limit:g}, {got}")
     return closed_form(n * math.exp(-epsilon0), epsilon0, delta)
 
 
@@ -56,7 +53,6 @@ def fmt22_numeric(budgets: Array, delta: float) -> float:
     smallest epsilon whose hockey-stick divergence between (A + D, C - A + 1 - D) and (A + 1 - D, C - A + D) is
     <= delta. The pair is symmetric, one direction is enough.
     Condition: none; never above e0.
-
     published: not a guarantee for different budgets (docs/published-bounds.md).
 
     >>> round(fmt22_numeric(np.linspace(0.05, 1, 10_000), 1e-8), 4)

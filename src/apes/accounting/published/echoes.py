@@ -34,7 +34,6 @@ def eon_closed(budgets: Array, delta: float) -> float:
     epsilon = log(1 + tanh(e*/2) (8 sqrt(log(4/delta_s) / P) + 8 / P)), e* = max(budgets), P = mean_echoes, and delta is
     the paper's delta_s: the theorem then claims delta_c = eon_delta(budgets, delta_s).
     Condition: P >= 16 log(4/delta_s). User 1 is the user with the largest budget.
-
     published: not a guarantee for different budgets (docs/published-bounds.md).
 
     >>> round(eon_closed(np.linspace(0.05, 1, 10_000), 1e-8), 4)
@@ -55,7 +54,6 @@ def eon_numeric(budgets: Array, delta: float) -> float:
     |T| ~ sum over i, j of Bern(p_ij / n) instead, n (n - 1) trials of the same mean: 0.03 % higher for Uniform2.
     Equal budgets give fmt22_numeric; delta is that of the divergence, no factor tanh(e*/2) is taken off.
     Condition: none; never above e*.
-
     published: not a guarantee for different budgets (docs/published-bounds.md).
 
     >>> round(eon_numeric(np.linspace(0.05, 1, 10_000), 1e-8), 4)

@@ -27,7 +27,6 @@ def erlingsson19(budgets: Array, delta: float) -> float:
     epsilon = 12 e0 sqrt(log(1/delta) / n), with e0 = max(budgets): the last and simplest form of the theorem
     (arXiv:1811.12469v2).
     Condition: e0 <= 1/2, n >= 1000, delta <= 1/100, and the answer does not exceed e0 (it would say nothing).
-
     published: not a guarantee for different budgets (docs/published-bounds.md).
     """
     n, epsilon0, delta = as_uniform(budgets, delta)
@@ -53,7 +52,6 @@ def gddtk21(budgets: Array, delta: float) -> float:
     turned into epsilon = R(k) + log(1 - 1/k) + log(1 / (k delta)) / (k - 1) (Canonne, Kamath, Steinke 2020,
     Proposition 12, arXiv:2004.00010v4), at the best order found; any order is valid.
     Condition: none; where no order gives less than e0, the answer is e0.
-
     published: not a guarantee for different budgets (docs/published-bounds.md).
     """
     n, epsilon0, delta = as_uniform(budgets, delta)

@@ -15,6 +15,7 @@ from apes.federation.terms import FederationTerms
 from apes.federation.vault.charges import Charge, Grant
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.lifetime import Lifetime
+from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import SystemSource
 from apes.population import People
 from apes.wire.envelope import Binding, seal
@@ -62,7 +63,7 @@ class Holdings:
 
     population: People
     keys: list[Ed25519PrivateKey]  # that the users sign with
-    allowances: NDArray[np.float64]  # local epsilon that each grants, over all coordinates, rounds and runs, in nats
+    allowances: F64  # local epsilon that each grants, over all coordinates, rounds and runs, in nats
 
     def __post_init__(self) -> None:
         users = self.population.budgets.size

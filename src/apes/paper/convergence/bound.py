@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import positive, whole, within
 from apes.errors import RegimeError
+from apes.mathematics.arrays import F64
 from apes.paper.convergence.calibration_error import CalibrationError
 
 LARGEST = 1e150
@@ -42,9 +42,7 @@ class Assumptions:
         within("scatter", self.scatter, 0, LARGEST)
 
 
-def convergence_bound(
-    assumptions: Assumptions, error: CalibrationError, step: float, rounds: int, gap: float
-) -> NDArray[np.float64]:
+def convergence_bound(assumptions: Assumptions, error: CalibrationError, step: float, rounds: int, gap: float) -> F64:
     """Bound the expected loss gap after every round.
 
     Theorem. While every coordinate of every user's gradient is in [-G, G], G < C, and s <= 1 / L,
@@ -71,7 +69,7 @@ def convergence_bound(
     return np.minimum(iterate_bound(*_calibrated(assumptions, error, step), rounds, gap), saturated)
 
 
-def iterate_bound(rate: float, noise: float, rounds: int, gap: float) -> NDArray[np.float64]:
+def iterate_bound(rate: float, noise: float, rounds: int, gap: float) -> F64:
     """Return gap, then rate x (the last) + noise, for so many rounds: rounds + 1 numbers."""
     return np.array(list(accumulate(range(rounds), lambda reached, _: rate * reached + noise, initial=gap)))
 

@@ -8,21 +8,21 @@ here: docs/convergence.md, section 2.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammainc
 
 from apes.checks import positive, positive_array, within
 from apes.errors import RegimeError
+from apes.mathematics.arrays import F64
 from apes.mathematics.laws import ClipLaplace
 
-Array = NDArray[np.float64]
 # Points on [0, G] at which variances are taken; what may happen between them is added.
 _GRID = 65
 # Below this slope of the calibration curve (budgets of about 1e-29) its powers leave the range of float64.
 _SMALLEST_CHORD = 1e-30
 
 
-def report_slope(location: ArrayLike, epsilon: ArrayLike, clip: float) -> Array:
+def report_slope(location: ArrayLike, epsilon: ArrayLike, clip: float) -> F64:
     """Return m'(g), how fast the mean Clip-Laplace report moves with the input.
 
     m'(g) = Cov(z, sign(z - g)) / lam. With l = (C + g) / lam, r = (C - g) / lam, L = 1 - exp(-l), R = 1 - exp(-r) and
@@ -79,7 +79,7 @@ def calibration_error(budgets: ArrayLike, clip: float, reach: float) -> Calibrat
     return CalibrationError(epsilon.size, clip, reach, variance, chord, float(flat.mean()), mismatch, bend)
 
 
-def _largest_variance(epsilon: Array, clip: float, reach: float) -> Array:
+def _largest_variance(epsilon: F64, clip: float, reach: float) -> F64:
     """Return an upper bound of Var z over |g| <= G for every budget.
 
     |d Var / dg| = |Cov((z - E z)^2, sign(z - g))| / lam <= (C + G)^2 / (2 lam), so half a spacing of that is added for
@@ -94,7 +94,7 @@ def _largest_variance(epsilon: Array, clip: float, reach: float) -> Array:
     return np.asarray(np.minimum(np.minimum(on_grid + between, clip**2 / 3), 8 * (clip / epsilon) ** 2))
 
 
-def _curvature(epsilon: Array, clip: float) -> Array:
+def _curvature(epsilon: F64, clip: float) -> F64:
     """Return an upper bound of |m''| on [-C, C] for every budget: (4 t / (1 - exp(-epsilon)) + rest) / lam."""
     half = epsilon / 2
     mean_step = gammainc(2, half) / -np.expm1(-half)

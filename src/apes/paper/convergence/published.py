@@ -13,11 +13,11 @@ proof the Lipschitz constant l of the loss. Kept, because they are the claim: no
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from apes.checks import positive, positive_array, whole, within
 from apes.errors import RegimeError
+from apes.mathematics.arrays import F64
 from apes.mathematics.laws import ClipLaplace
 from apes.paper.convergence.bound import LARGEST, iterate_bound
 
@@ -67,9 +67,7 @@ def published_noise(budgets: ArrayLike, clip: float) -> float:
     return float(2 * (law.var() + bias**2) + 2 * bias**2)
 
 
-def published_bound(
-    assumptions: PublishedAssumptions, budgets: ArrayLike, clip: float, rounds: int, gap: float
-) -> NDArray[np.float64]:
+def published_bound(assumptions: PublishedAssumptions, budgets: ArrayLike, clip: float, rounds: int, gap: float) -> F64:
     """Return the printed figure after every round: rounds + 1 numbers, the first of which is gap.
 
     published: not a bound. A `RegimeError` if a1 >= 1: the Polyak-Lojasiewicz inequality then points the wrong way.

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.budgets import make_budgets
 from apes.checks import whole, within
 from apes.errors import ParameterError
+from apes.mathematics.arrays import F32, F64
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.paper.convergence.bound import Assumptions, convergence_bound
@@ -26,7 +26,6 @@ from apes.terms.mechanism import CONTINUOUS
 from apes.terms.terms import Terms
 from apes.training.round import Workers, run_round
 
-Array = NDArray[np.float64]
 SMOOTHNESS, PL = 1.0, 0.8
 SPREAD = 0.2
 _DISSIMILARITY = math.sqrt(1 + SPREAD**2)
@@ -64,7 +63,7 @@ class ConvergenceTrial:
         self.terms()
 
     @property
-    def curvature(self) -> Array:
+    def curvature(self) -> F64:
         """H: the diagonal Hessian of the mean loss."""
         return np.linspace(SMOOTHNESS, PL, self.dimensions)
 
@@ -73,7 +72,7 @@ class ConvergenceTrial:
         """Largest coordinate of grad f for which no user's gradient leaves [-G, G]."""
         return self.clip * (REACH - self.scatter) / (1 + SPREAD)
 
-    def local_budgets(self) -> Array:
+    def local_budgets(self) -> F64:
         """Everybody's local budget."""
         return make_budgets(self.budgets, self.users, seed=1)
 
@@ -90,11 +89,11 @@ class ConvergenceTrial:
         labels, offsets = np.zeros(self.users, dtype=np.uint8), np.arange(self.users + 1)
         return People(rows, labels, offsets, self.local_budgets())
 
-    def gap(self, weights: Array) -> float:
+    def gap(self, weights: F64) -> float:
         """f(w) - f*."""
         return float(self.curvature @ weights**2) / 2
 
-    def first_weights(self) -> Array:
+    def first_weights(self) -> F64:
         """The first model, at which every coordinate of grad f is start C."""
         return np.asarray(self.start * self.clip / self.curvature)
 
@@ -112,10 +111,10 @@ class ConvergenceTrial:
 class TrialResult:
     """Loss gaps by round, rounds + 1 numbers each."""
 
-    measured: Array  # mean over the runs; one that left the region of the theorem counts as 0 afterwards
-    standard_error: Array  # of that mean; 0 if there is one run
-    bound: Array  # proved
-    published: Array | None  # Theorem 3 as printed, or None where it does not apply
+    measured: F64  # mean over the runs; one that left the region of the theorem counts as 0 afterwards
+    standard_error: F64  # of that mean; 0 if there is one run
+    bound: F64  # proved
+    published: F64 | None  # Theorem 3 as printed, or None where it does not apply
     left: int  # how many runs left the region
 
     @property
@@ -139,7 +138,7 @@ def run_trial(trial: ConvergenceTrial, progress: Callable[[int, int], None] = la
     return TrialResult(gaps.mean(axis=0), error, bound, _printed_bound(trial, first_gap), left)
 
 
-def _printed_bound(trial: ConvergenceTrial, first_gap: float) -> Array | None:
+def _printed_bound(trial: ConvergenceTrial, first_gap: float) -> F64 | None:
     """Theorem 3 as printed, or None where users do not share an optimum."""
     if trial.scatter > 0:
         return None
@@ -156,18 +155,18 @@ class _Quadratic:
     dimensions: int
     digest = "quadratic"
 
-    def start(self) -> Array:
+    def start(self) -> F64:
         return self.trial.first_weights()
 
-    def updates(self, weights: NDArray[np.float32], block: UserBlock) -> NDArray[np.float32]:
+    def updates(self, weights: F32, block: UserBlock) -> F32:
         common = (self.trial.curvature * weights).astype(np.float32)
         return np.asarray(block.features[:, :1] * common + block.features[:, 1:])
 
-    def evaluate(self, weights: Array, examples: Examples) -> tuple[float | None, float]:
+    def evaluate(self, weights: F64, examples: Examples) -> tuple[float | None, float]:
         return None, self.trial.gap(weights)
 
 
-def _run(trial: ConvergenceTrial, population: People, seed: int) -> tuple[Array, bool]:
+def _run(trial: ConvergenceTrial, population: People, seed: int) -> tuple[F64, bool]:
     """Train once; return the gap after every round, and whether the run left the region."""
     terms, model, weights = trial.terms(), _Quadratic(trial, trial.dimensions), trial.first_weights()
     calibrator = terms.reports.calibrator(None, None)

@@ -6,11 +6,9 @@ The shuffler alone knows, before a release, who is in it; so it asks the account
 import threading
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
+from apes.mathematics.arrays import F64
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
 from apes.wire.release import Release
@@ -28,7 +26,7 @@ class Gate:
         self._policy, self._ledger, self._lock = policy, ledger, threading.Lock()
         self._accountants: dict[str, Accountant] = {}
 
-    def passes(self, run: str, budgets: NDArray[np.float64], close: Callable[[], None]) -> bool:
+    def passes(self, run: str, budgets: F64, close: Callable[[], None]) -> bool:
         """Close a round with these participants if it keeps the run within the target; say whether it does.
 
         All in one piece and in one thread: a caller who goes away cannot come between ledger and accountant. If
@@ -56,7 +54,7 @@ class Gate:
             self._accountants[run] = accountant
         return self._accountants[run]
 
-    def _exposure(self, budgets: NDArray[np.float64]) -> Exposure:
+    def _exposure(self, budgets: F64) -> Exposure:
         policy = self._policy
         return Exposure(
             budgets,

@@ -23,9 +23,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         if positive("smallest_budget", self.smallest_budget) > positive("largest_budget", self.largest_budget):
-            raise ParameterError(
-                f"largest_budget must be at least smallest_budget {self.smallest_budget!r}, got {self.largest_budget!r}"
-            )
+            least = f"smallest_budget {self.smallest_budget!r}"
+            raise ParameterError(f"largest_budget must be at least {least}, got {self.largest_budget!r}")
         whole("smallest_cohort", self.smallest_cohort, 1)
 
     def checked(self, budgets: NDArray[np.float64]) -> tuple[float, float]:
