@@ -144,6 +144,12 @@ def test_old_answers_are_forgotten_and_their_cost_is_not(file):
     ledger.close()
 
 
+def test_a_vaults_ledger_of_an_earlier_version_is_refused(file):
+    open_database(file, "create table spent (user integer, epsilon real, rounds integer)").close()
+    with pytest.raises(DataError, match=r"ledger\.sqlite cannot be used: no such column"):
+        VaultLedger(file, 1, Lifetime())
+
+
 def test_a_vaults_ledger_is_shared_and_one_waits_for_the_other(file):
     """What a transaction reads, nobody changes before it ends; one that fails leaves nothing."""
     first, second = VaultLedger(file, 1, Lifetime()), VaultLedger(file, 1, Lifetime())
