@@ -20,6 +20,8 @@ from parties import APES, apes, new_run, take
 
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
+from apes.federation.vault.folder import read_accounts
+from apes.federation.vault.lifetime import Lifetime
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import Report
 from apes.shuffler.service.ledger import ShufflerLedger
@@ -262,14 +264,14 @@ class TestVaultKeeps:
                 assert (folder / name).stat().st_mode & 0o077 == 0, name
 
     def test_a_ledger_of_what_was_spent(self, trained):
-        from apes.federation.vault.ledger import VaultLedger
-
         for number in range(1, DEVICES + 1):
-            ledger = VaultLedger(trained.layout.device(number) / "ledger.sqlite", 1)
+            (account,) = read_accounts(trained.layout.device(number))
             with np.load(trained.layout.device(number) / "data.npz") as data:
                 spent = trained.terms.dimensions * data["budgets"] * ROUNDS
-                assert ledger.spent().tolist() == spent.tolist() == data["allowances"].tolist()
-            ledger.close()
+                assert [account.spent] == spent.tolist() == data["allowances"].tolist()
+                (cost,) = Lifetime().costs(trained.terms, data["budgets"])
+            assert account.central.mu == pytest.approx((ROUNDS * cost.mu_squared) ** 0.5, rel=1e-12)
+            assert account.rounds_left == 0
 
     def test_whose_report_is_whose(self, trained):
         """The model is made of what these vaults drew: their budgets are those of their own files."""

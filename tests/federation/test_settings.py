@@ -101,6 +101,8 @@ def test_texts_are_texts(good, file):
         (VaultSettings, "runs", [[], "00", RUN, [RUN, RUN], ["00"], [5], [RUN.upper()], None]),
         (VaultSettings, "shuffler_key", ["", "00", "g" * 64, KEY + "00", KEY.replace("9", "A")]),
         (VaultSettings, "socket_mode", ["", "8", "rw-------", "1000", "-600"]),
+        (VaultSettings, "lifetime_epsilon", [0, -1, float("nan"), float("inf"), "1", True]),
+        (VaultSettings, "lifetime_delta", [0, -1, 0.6, 1e-101, float("nan"), "1", None]),
         (Policy, "levels", [1, 300, "many", None]),
         (Policy, "senders", [[], ["00"], "00", None]),
         (Policy, "largest_budget", [float("nan"), float("inf"), 0, -1, "1"]),
@@ -238,6 +240,13 @@ def test_vault_data_that_does_not_fit(vault, changes):
     change_data(vault, **changes)
     with pytest.raises(DataError, match=r"data\.npz|vault of 8 users"):
         open_vault(vault.folder / "vault.json")
+
+
+def test_vault_budgets_that_the_shuffler_does_not_take(vault):
+    for budget in (0.049, 1.001):
+        change_data(vault, budgets=np.array([*7 * [0.5], budget]))
+        with pytest.raises(DataError, match=r"data\.npz: budgets must be in \[0\.05, 1\]"):
+            open_vault(vault.folder / "vault.json")
 
 
 @pytest.mark.parametrize("name", ["data.npz", "keys.bin", "terms.json"])

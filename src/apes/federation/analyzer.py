@@ -118,8 +118,11 @@ class AnalyzerRun:
         expected = (self.settings.run, self.number, self.terms.digest, (self.terms.dimensions, self.terms.levels))
         if (release.run, release.round, release.terms, release.batch.counts.shape) != expected:
             raise ProtocolError(f"the shuffler's release is not that of round {self.number} under these terms")
+        limits, budgets = self.terms.limits, release.batch.budgets
+        if not (budgets.size >= limits.smallest_cohort and limits.takes(budgets)):
+            raise ProtocolError(f"the shuffler's release {self.number} is of a cohort beyond the terms' limits")
         sealed = self.batch
-        self._run.charge(release.batch.budgets)
+        self._run.charge(budgets)
         self._run.conclude(release.batch, self._began)
         try:
             self._folder.save(self.progress)

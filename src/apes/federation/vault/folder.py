@@ -80,7 +80,7 @@ def _read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
         raise DataError(f"{keys} cannot be read: {error}") from None
     try:
         population = People(*(arrays[name] for name in ARRAYS))
-        terms.limits.checked(population.budgets)
+        terms.limits.check(population.budgets)
         is_fit = population.classes <= terms.model.classes
     except ParameterError as error:
         raise DataError(f"{data}: {error}") from None

@@ -3,6 +3,7 @@
 One ledger may serve several vaults of the same people, at the same time: one for each federation that they are in.
 """
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -57,9 +58,10 @@ class VaultLedger:
                 agreed = self.lifetime
                 owner = "insert or replace into owner values (1, ?, ?, ?)"
                 self._database.execute(owner, (users, agreed.epsilon, agreed.delta))
-        except DataError:
+                self.spending()
+        except (DataError, sqlite3.Error) as error:
             self.close()
-            raise
+            raise DataError(f"{path} cannot be used: {error}") from None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

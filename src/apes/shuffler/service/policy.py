@@ -27,12 +27,15 @@ class Limits:
             raise ParameterError(f"largest_budget must be at least {least}, got {self.largest_budget!r}")
         whole("smallest_cohort", self.smallest_cohort, 1)
 
-    def checked(self, budgets: NDArray[np.float64]) -> tuple[float, float]:
-        """Return the smallest and the largest budget that are taken, if all of these are, else raise."""
-        low, high = self.smallest_budget, self.largest_budget
-        if not ((low <= budgets) & (budgets <= high)).all():
-            raise ParameterError(f"budgets must be in [{low:g}, {high:g}], which is what the shuffler takes")
-        return low, high
+    def takes(self, budgets: NDArray[np.float64]) -> bool:
+        """Whether all of these budgets are taken."""
+        return bool(((self.smallest_budget <= budgets) & (budgets <= self.largest_budget)).all())
+
+    def check(self, budgets: NDArray[np.float64]) -> None:
+        """Raise unless all of these budgets are taken."""
+        if not self.takes(budgets):
+            range_ = f"[{self.smallest_budget:g}, {self.largest_budget:g}]"
+            raise ParameterError(f"budgets must be in {range_}, which is what the shuffler takes")
 
 
 @dataclass(frozen=True)
