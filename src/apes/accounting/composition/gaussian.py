@@ -23,6 +23,8 @@ _STEPS = 60
 _LOG_UNITS = 32
 # Beyond it exp(t) leaves the range of floating point.
 _LARGEST = 690.0
+# A curve that this shift does not cover, no shift does: g_c is 1 in floating point there.
+_WIDEST = 1e3
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -85,7 +87,7 @@ def covering_shift(curve: PrivacyCurve, delta_0: float) -> float:
     high = max(float(excess[0]), 1e-9)
     while not is_covered(high):
         high *= 1.5
-        if not math.isfinite(high):
+        if high > _WIDEST:
             return math.inf
     return bisect(is_covered, 0.0, high, steps=_STEPS, tolerance=1e-7)
 
