@@ -4,7 +4,9 @@ A strategy is a tree: after each outcome another cohort, another pair of the vic
 What it forces at epsilon is computed from all outcomes, or from a statistic of them, which can only lose.
 """
 
+import json
 import math
+from dataclasses import replace
 from functools import cache, reduce
 from itertools import permutations, product
 
@@ -16,12 +18,15 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.composition.gaussian import gaussian_delta, gaussian_epsilon
 from apes.accounting.exposure import Cost, Exposure
 from apes.errors import BudgetExceeded
+from apes.training.run_folder import RunFolder
 
 # Budget of those who hide the victim: their bits are coins.
 COIN = 1e-9
 # Losses are told apart up to this.
 STEP = 1 / 64
 STOP = (np.ones(1), np.ones(1))
+# Pairs of laws that a cohort offers: all there are, but a third of them for four people on three levels.
+_MOST = 54
 
 
 def crowd(victim, others):
@@ -50,6 +55,11 @@ def forced(start, options, epsilon):
         for first, second in options
     ]
     return float(np.max(values, axis=0).sum())
+
+
+def settled_in(planned, exposure, rounds):
+    """What the first rounds of a plan cost."""
+    return Accountant(0.01, expected_rounds=planned).charge(replace(exposure, round=0), rounds)
 
 
 def settled(delta, *rounds):
@@ -153,6 +163,18 @@ class TestWhatWasSpentIsNoGuarantee:
             promised.append(accountant.guarantee.epsilon)
         assert promised[0] == promised[2] == pytest.approx(0.5, rel=1e-3)
 
+    def test_whoever_stopped_a_settled_run_may_have_looked(self, tmp_path):
+        """Of four planned rounds one took place: all four are certified."""
+        exposure, planned = replace(crowd(1.0, 60), round=1), Accountant(0.01, expected_rounds=4)
+        folder = RunFolder.create(tmp_path / "run", {}, planned, data="")
+        (folder.path / "exposures.jsonl").write_text(json.dumps(exposure.as_dict()) + "\n")
+        (folder.path / "budgets").mkdir()
+        np.save(folder.path / "budgets" / f"{exposure.budgets_sha256}.npy", np.sort(exposure.budgets))
+        by_round, guarantee = folder.recertify()
+        assert by_round == [settled_in(4, exposure, 1)]
+        assert guarantee.epsilon == settled_in(4, exposure, 4) > by_round[0]
+        assert not guarantee.is_adaptive
+
     @pytest.mark.parametrize("why", [None, "seen in the clear"])
     def test_more_than_the_limit_is_no_guarantee(self, why):
         accountant = Accountant(0.01, expected_rounds=10, target=0.5)
@@ -194,7 +216,7 @@ class Crowd:
         asked = Accountant(0.01, expected_rounds=3, settled=False)
         self.costs = [asked.cost(exposure) for exposure in self.exposures]
         self.pairs = [self._pairs(cohort, coordinates) for cohort in self.menu]
-        self.rounds = 2 if levels > 2 else 3
+        self.rounds = 3 if (levels, coordinates) == (2, 1) else 2
         # Just what one round or some cost: the filter is used up to the brim.
         path = rng.integers(0, len(self.menu), 1 + seed % self.rounds)
         self.limit = sum((self.costs[i] for i in path), Cost())
@@ -210,8 +232,8 @@ class Crowd:
         ]
         if coordinates == 2:
             pairs = [(np.outer(p, r).ravel(), np.outer(q, s).ravel()) for p, q in pairs for r, s in pairs]
-        if len(pairs) > 12:
-            pairs = [pairs[i] for i in self.rng.choice(len(pairs), 12, replace=False)]
+        if len(pairs) > _MOST:
+            pairs = [pairs[i] for i in self.rng.choice(len(pairs), _MOST, replace=False)]
         return np.array([p for p, _ in pairs]), np.array([q for _, q in pairs])
 
     def _may(self, history, cohort):
@@ -251,7 +273,7 @@ class Crowd:
 @cache
 def searched():
     """Populations on two and three levels, with one and two coordinates, and what the best strategies force."""
-    kinds = [(2, 1)] * 18 + [(3, 1)] * 8 + [(2, 2)] * 8
+    kinds = [(2, 1)] * 14 + [(3, 1)] * 6 + [(2, 2)] * 4
     crowds = [Crowd(seed, *kind) for seed, kind in enumerate(kinds)]
     return [(people, people.best(np.exp(people.epsilons()))) for people in crowds]
 
@@ -261,8 +283,8 @@ def test_the_best_strategy_that_the_filter_allows_keeps_the_promise():
     for people, found in searched():
         assert (found <= people.promised() * (1 + 1e-12)).all()
     # Menus from which something could be chosen, and not everything was allowed.
-    assert sum(len(people.menu) > 1 for people, _ in searched()) >= 15
-    assert any(not people.may((0,), 0) for people, _ in searched())
+    assert sum(len(people.menu) > 1 for people, _ in searched()) >= 10
+    assert any(not people.may((), 0) for people, _ in searched())
 
 
 @pytest.mark.slow
