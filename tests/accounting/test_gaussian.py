@@ -10,7 +10,14 @@ import pytest
 from apes.accounting.accountant import Accountant
 from apes.accounting.certificate.curve import hiding_curve, honest_others
 from apes.accounting.certificate.top_b_first import top_b_first_curve
-from apes.accounting.composition.gaussian import covering_shift, gaussian_delta, gaussian_epsilon, largest_mu
+from apes.accounting.composition.gaussian import (
+    _bounds,
+    _tangents,
+    covering_shift,
+    gaussian_delta,
+    gaussian_epsilon,
+    largest_mu,
+)
 from apes.accounting.exposure import Cost, Exposure
 from apes.accounting.guarantee import certified_epsilon, certify
 from apes.accounting.lower import lower_epsilon
@@ -43,6 +50,25 @@ def test_delta_is_from_above_and_close(mu):
     assert checked >= 2
 
 
+@pytest.mark.parametrize("mu", MUS)
+def test_what_covers_is_from_below_and_close(mu):
+    """Values and tangents of g_mu that a curve is compared with, at places where g_mu is not nothing."""
+    edges = np.linspace(0, min(mu * (mu / 2 + 8), 690), 12)
+    middles, values = (edges[:-1] + edges[1:]) / 2, _bounds(mu, edges)[0]
+    # For small shifts the value is the difference of two probabilities close together.
+    slack = 1e-9 + 1e-11 / mu
+    for t, found in zip(edges, values, strict=True):
+        assert found <= exact(mu, float(t)) <= found * (1 + slack)
+    for i, (left, right) in enumerate(_tangents(mu, edges).T):
+        with mpmath.workdps(120):
+            middle = mpmath.mpf(float(middles[i]))
+            slope = -mpmath.ncdf(-middle / mu - mpmath.mpf(mu) / 2)
+            for edge, found in ((edges[i], left), (edges[i + 1], right)):
+                step = mpmath.exp(mpmath.mpf(float(edge))) - mpmath.exp(middle)
+                line, scale = exact(mu, middle) + slope * step, exact(mu, middle) + abs(slope * step)
+                assert line - scale * slack <= found <= line
+
+
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("mu", MUS)
 def test_epsilon_is_from_above_and_close(mu, delta):
@@ -68,7 +94,7 @@ def test_epsilon_and_the_largest_mu_are_inverses():
 
 def test_where_there_is_nothing_to_find():
     assert gaussian_delta(0.0, 0.0) == gaussian_epsilon(0.0, 0.0) == 0
-    assert gaussian_delta(math.inf, 5.0) == 1
+    assert gaussian_delta(math.inf, 5.0) == gaussian_delta(math.nan, 5.0) == 1
     for mu, delta in ((1.0, 0.0), (1.0, -1e-9), (1.0, math.nan), (math.inf, 0.1), (math.nan, 0.1)):
         assert gaussian_epsilon(mu, delta) == math.inf
     assert gaussian_epsilon(0.1, 0.5) == 0
