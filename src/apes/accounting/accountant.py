@@ -16,6 +16,7 @@ from apes.checks import positive, whole
 from apes.errors import BudgetExceeded, ParameterError
 
 _UNLIMITED = "who took part was chosen on the way and no target was set, and only a limit is a guarantee then"
+_BEYOND = "more was released than the limit allows, and a filter that let it pass guarantees nothing"
 
 
 class Accountant:
@@ -154,9 +155,10 @@ class Accountant:
         epsilon, cost = self.epsilon, self.spent
         account: Callable[[float], float] = self._of
         if not self.settled:
-            why = _UNLIMITED if why is None and self.limit is None else why
+            if why is None and (self.limit is None or not self.spent.fits(self.limit)):
+                why = _UNLIMITED if self.limit is None else _BEYOND
             cost = Cost(math.inf) if why is not None or self.limit is None else self.limit
-            epsilon = min(self.target or math.inf, cost.epsilon(self.delta))
+            epsilon = min(math.inf if why is not None else self.target or math.inf, cost.epsilon(self.delta))
             # Cohorts that were chosen may have hidden some better than others: everybody has the limit.
             account = _equally(epsilon)
         facts = Guarantee(epsilon, self.delta, level=level, method=method, why_not_certified=why, account=account)
@@ -188,10 +190,13 @@ class Accountant:
         return self._rounds + Counter({name: rounds})
 
     def _epsilon(self, rounds: Counter[str], spent: Cost) -> float:
-        """Epsilon of rounds: by the Gaussian that covers them; where users are few, by their exact composition."""
+        """Epsilon of rounds: by the Gaussian that covers them; settled, by budgets too, and among few exactly."""
         epsilon, few = spent.epsilon(self.delta), any(self._kinds[name].budgets.size <= FEW for name in rounds)
-        if not (self.settled and few and math.isfinite(spent.mu_squared)):
+        if not self.settled:
             return epsilon
+        local = sum(self._kinds[name].local(self._victim) * count for name, count in rounds.items())
+        if not (few and math.isfinite(local)):
+            return min(epsilon, local)
         key = frozenset(rounds.items())
         if key not in self._known:
             ways = zip(*(self._curves(name) for name in rounds), strict=True)

@@ -170,6 +170,13 @@ class Exposure:
             ways.append(Cost(mu * mu * (1 + 8 * UNIT), 2 * self.uses[0] * delta_0))
         return min(ways, key=lambda cost: cost.mu_squared)
 
+    def local(self, victim: float | None = None) -> float:
+        """What it tells about the victim (by default anybody) whoever hides them, in nats: budgets added up."""
+        if self.why_not_certified is not None:
+            return math.inf
+        largest = float(self.budgets.max())
+        return self.uses[0] * (largest if victim is None else min(victim, largest)) * _SUMS
+
     def as_dict(self) -> dict[str, Any]:
         """The exposure as plain values, for a line of JSON; the budgets by their digest, which names their file."""
         plain = asdict(self)

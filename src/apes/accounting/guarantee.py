@@ -165,7 +165,7 @@ def certified_epsilon(
     It is about the user with the largest budget, which covers everybody, or about one with the victim's.
     """
     cost = _cost(exposure, check_delta(delta), whole("rounds", rounds, 1), colluders, victim)
-    epsilon = cost.epsilon(delta)
+    epsilon = min(cost.epsilon(delta), exposure.local(victim) * rounds)
     if exposure.budgets.size > FEW and max(exposure.uses) * rounds > 1:
         return epsilon
     ways = exposure.curves(delta, rounds, colluders, victim)

@@ -23,12 +23,14 @@ _STEPS = 60
 _LOG_UNITS = 32
 # Beyond it exp(t) leaves the range of floating point.
 _LARGEST = 690.0
+# A curve that this shift does not cover, no shift does: g_c is 1 in floating point there.
+_WIDEST = 1e3
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """Upper bound of g_mu(epsilon), epsilon in nats and not negative."""
     if mu == 0 or not math.isfinite(mu):
-        return float(mu > 0)
+        return float(mu != 0)
     return float(_bounds(mu, np.array([epsilon]))[1][0])
 
 
@@ -77,7 +79,8 @@ def covering_shift(curve: PrivacyCurve, delta_0: float) -> float:
     if not last < _LARGEST:
         return math.inf
     t = np.linspace(0, last, _CELLS + 1)
-    excess = np.minimum.accumulate([curve.delta(float(point)) for point in t[:-1]] + [delta_0]) * (1 + UNIT) - delta_0
+    falling = np.minimum.accumulate([curve.delta(float(point)) for point in t[:-1]] + [delta_0])
+    excess = falling * (1 + 4 * UNIT) - delta_0
 
     def is_covered(c: float) -> bool:
         return bool((_tangents(c, t) >= excess[np.add.outer([0, 1], np.arange(_CELLS))]).all())
@@ -85,7 +88,7 @@ def covering_shift(curve: PrivacyCurve, delta_0: float) -> float:
     high = max(float(excess[0]), 1e-9)
     while not is_covered(high):
         high *= 1.5
-        if not math.isfinite(high):
+        if high > _WIDEST:
             return math.inf
     return bisect(is_covered, 0.0, high, steps=_STEPS, tolerance=1e-7)
 
