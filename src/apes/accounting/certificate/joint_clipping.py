@@ -1,7 +1,7 @@
 """What an update of bounded L2 norm costs on two levels, |x_j| <= C and |x|_2 <= R, whatever its dimension.
 
-Behind the shuffler a round is a Gaussian shift proportional to R / C (docs/proofs.md). Before it, if somebody sees who
-sent what, the Renyi divergences of the bits add up to those of another Gaussian, and give a local figure.
+Behind the shuffler a round is a Gaussian shift proportional to R / C (docs/proofs.md, 16). Before it, if somebody sees
+who sent what, the Renyi divergences of the bits add up to those of another Gaussian, and give a local figure.
 """
 
 import math

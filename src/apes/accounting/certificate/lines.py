@@ -5,7 +5,7 @@ largest T_{k-1} - l T_k over all k and all such probabilities: T_{k-1} <= l T_k 
 most 1, and beta(l) = 1 - l + l beta(1/l).
 
 With one user more, a one with probability p, q = 1 - p, beta'(l) <= c beta(a) + p beta(b) for any slopes a, b >= 0
-and c >= 0 with a c <= l q and c >= q + p b - l p; the larger one of the user's two ends counts (docs/proofs.md). A
+and c >= 0 with a c <= l q and c >= q + p b - l p; the larger one of the user's two ends counts (docs/proofs.md, 15). A
 table of beta on a grid of slopes >= 1 is carried along, read between its points along chords, which lie above a convex
 function. All terms are positive, so that rounding is relative.
 """

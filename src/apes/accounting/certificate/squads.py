@@ -4,7 +4,7 @@ However the users of one budget choose their ends, they can be put into squads o
 largest squad has: those are left out, which is safe. A squad is a binomial number of ones, of one law or its mirror
 image, and is put in as a whole: with probabilities q_0, ..., q_m of its ones,
 beta'(l) <= sum_i c_i beta(a_i) for any slopes a_i >= 0 and c_i >= 0 with c_m >= q_m,
-c_{i-1} >= q_{i-1} - l q_i + c_i a_i, and c_0 a_0 <= l q_0 (docs/proofs.md).
+c_{i-1} >= q_{i-1} - l q_i + c_i a_i, and c_0 a_0 <= l q_0 (docs/proofs.md, 15).
 """
 
 import math

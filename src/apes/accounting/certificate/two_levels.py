@@ -1,4 +1,4 @@
-"""The curve of one bit among other users' bits, without a blanket: reports on two levels (docs/proofs.md).
+"""The curve of one bit among other users' bits, without a blanket: reports on two levels (docs/proofs.md, 15).
 
 W is the number of ones among the others, T_k = P(W >= k), and beta(l) the largest T_{k-1} - l T_k over all k and all
 data of the others (`lines`). For a victim of budget e the best test is a threshold, since W is log-concave, and the
