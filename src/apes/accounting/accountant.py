@@ -86,7 +86,6 @@ class Accountant:
         names = {"delta": self.delta, "expected_rounds": self._expected, "target": self.target}
         return {**names, "colluders": self._colluders, "settled": self.settled, "limit": limit}
 
-    # Read-only: what was promised at the beginning holds to the end.
     delta = property(lambda self: self._delta)
     target = property(lambda self: self._target)
 

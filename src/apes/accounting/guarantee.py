@@ -87,7 +87,7 @@ class Guarantee:
         figures = {"epsilon": None if why else self.epsilon, "epsilon_by_round": None if why else list(by_round)}
         road = "adaptive" if self.is_adaptive else "fixed sequence"
         public = {"delta": self.delta, "neighbours": self.neighbours, "level": "user, all coordinates of all rounds"}
-        return {**figures, "mu": None if why else self.mu, "road": road, **public, "why": why}
+        return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, "road": road, **public, "why": why}
 
     def __str__(self) -> str:
         if self.why_not_certified is not None:

@@ -107,7 +107,6 @@ class RunFolder:
         write_bytes(self.path / _EXPOSURES, "".join(line + "\n" for line in lines).encode())
 
     def _lines(self, name: str) -> list[str]:
-        """Lines of a file, none if it is not there."""
         file = self.path / name
         try:
             return file.read_text(encoding="utf-8").splitlines() if file.exists() else []

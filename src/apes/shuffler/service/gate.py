@@ -56,12 +56,8 @@ class Gate:
 
     def _exposure(self, budgets: F64) -> Exposure:
         policy = self._policy
-        return Exposure(
-            budgets,
-            policy.charged,
-            policy.levels,
-            policy.top_b_first,
-            dimensions=policy.dimensions,
-            clip=policy.clip,
-            norm=policy.norm,
-        )
+        # Without top-b-first, fewer coordinates than there are can only be those of a random choice.
+        thin = "random-b" if policy.charged < policy.dimensions and policy.top_b_first is None else None
+        sizes = policy.charged, policy.levels, policy.top_b_first
+        d, clip, norm = policy.dimensions, policy.clip, policy.norm
+        return Exposure(budgets, *sizes, dimensions=d, sparsifier=thin, clip=clip, norm=norm)
