@@ -151,3 +151,10 @@ def test_a_round_without_a_certificate_spoils_the_run_also_among_the_same_people
     assert accountant.charge(replace(plain, why_not_certified="seen in the clear"), 2) == np.inf
     assert before < accountant.guarantee.epsilon == accountant.guarantee.of(0.5).epsilon == np.inf
     assert accountant.guarantee.why_not_certified == "seen in the clear"
+
+
+def test_large_budgets_that_choose_first_are_charged_for_both_updates():
+    """Couples have no curve of their own there: 2 b uses of the whole coordinate's."""
+    first = Exposure(np.full(50, 10.1), 20, 16, 10, dimensions=40)
+    plain = Exposure(np.full(50, 10.1), 20, 16)
+    assert _accountant().cost(first).mu_squared == pytest.approx(_accountant().cost(plain).mu_squared, rel=1e-6)

@@ -164,9 +164,9 @@ class Exposure:
         largest = float(self.budgets.max())
         own = largest if victim is None else min(victim, largest)
         shifts = _shifts(self.budgets.tobytes(), own, self.uses, delta_0, colluders, self.levels)
-        ways = [Cost(uses * c * c * (1 + 8 * UNIT), uses * delta_0) for c, uses in zip(shifts, self.uses, strict=True)]
-        if self.norm is not None and 0 < shifts[0] < math.inf:
-            mu = norm_shift(shifts[0], self.norm / self.clip * (1 + 4 * UNIT), delta_0)
+        ways = [Cost(uses * c * c * (1 + 8 * UNIT), uses * delta_0) for c, uses in shifts]
+        if self.norm is not None and 0 < shifts[0][0] < math.inf:
+            mu = norm_shift(shifts[0][0], self.norm / self.clip * (1 + 4 * UNIT), delta_0)
             ways.append(Cost(mu * mu * (1 + 8 * UNIT), 2 * self.uses[0] * delta_0))
         return min(ways, key=lambda cost: cost.mu_squared)
 
@@ -224,10 +224,10 @@ def _curves(  # parameters: all that a certificate depends on, hashable
 @lru_cache(maxsize=256)
 def _shifts(  # parameters: all that a certificate depends on, hashable
     budgets: bytes, victim: float, uses: tuple[int, ...], delta_0: float, colluders: int, levels: int | None
-) -> tuple[float, ...]:
-    """The Gaussian shift that covers one use, way by way."""
+) -> tuple[tuple[float, int], ...]:
+    """The Gaussian shift that covers one use, and how many uses there are, way by way."""
     ways = _curves(budgets, victim, uses, (delta_0,) * len(uses), colluders, levels)
-    return tuple(covering_shift(curve, delta_0) for curve, _ in ways)
+    return tuple((covering_shift(curve, delta_0), count) for curve, count in ways)
 
 
 def budgets_digest(budgets: Array) -> str:
