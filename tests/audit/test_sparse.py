@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from typer.testing import CliRunner
-from weaker import norm_twice_as_large, one_coordinate_more, run_at
+from weaker import norm_too_large, one_coordinate_more, run_at
 
 from apes.audit.audit import audit
 from apes.audit.trials import Attacked
@@ -50,15 +50,15 @@ def test_one_coordinate_too_many_is_found_out(monkeypatch, choices, dimensions):
     assert result.user_audited > 1.2 * result.user_certified
 
 
-def test_a_norm_twice_too_large_is_found_out(monkeypatch):
+def test_a_norm_three_times_too_large_is_found_out(monkeypatch):
     """In a crowd, where the norm costs less than the coordinates would: 65 % of what is certified is found."""
     terms, crowd = Terms(clip=1.0, norm=2.0), np.full(21, 1.5)
     options = {"trials": 60_000, "delta": 0.01, "seed": 1}
     fits = audit(terms, crowd, dimensions=4, **options | {"trials": 200_000})
     assert 0.6 * fits.user_certified < fits.user_audited < fits.user_certified
-    assert audit(terms, crowd, dimensions=16, **options).passed
-    norm_twice_as_large(monkeypatch)
-    assert not audit(terms, crowd, dimensions=16, **options).passed
+    assert audit(terms, crowd, dimensions=36, **options).passed
+    norm_too_large(monkeypatch)
+    assert not audit(terms, crowd, dimensions=36, **options).passed
 
 
 @FRAMEWORKS

@@ -24,18 +24,18 @@ def run_at(monkeypatch, budgets_run):
         monkeypatch.setattr(apes.terms.mechanism, kind.__name__, Weaker)
 
 
-def norm_twice_as_large(monkeypatch):
-    """Updates are twice as long as is certified."""
-    monkeypatch.setattr(apes.client.one_bit, "norm_limit", lambda norm, clip: norm_limit(2 * norm, clip))
+def norm_too_large(monkeypatch):
+    """Updates are three times as long as is certified."""
+    monkeypatch.setattr(apes.client.one_bit, "norm_limit", lambda norm, clip: norm_limit(3 * norm, clip))
 
 
 def one_coordinate_more(monkeypatch):
     """Users keep one coordinate more than is certified; where there is no choice, one is not charged for."""
     monkeypatch.setattr(apes.client.client, "top_b_first", lambda update, b, shape: top_b_first(update, b + 1, shape))
     monkeypatch.setattr(apes.client.sparsifier, "keep_any", lambda b, *rest: keep_any(b + 1, *rest))
-    charged = Terms.charged
+    exposure = Terms.exposure
 
-    def too_few(self, dimensions):
-        return charged(self, dimensions) - (self.sparsification is None and dimensions > 1)
+    def too_few(self, number, budgets, dimensions):
+        return exposure(self, number, budgets, dimensions - (self.sparsification is None and dimensions > 1))
 
-    monkeypatch.setattr(Terms, "charged", too_few)
+    monkeypatch.setattr(Terms, "exposure", too_few)

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from parties import BUDGETS, RUN, frames_of, opened, population
+from parties import BUDGETS, LIMITS, RUN, frames_of, opened, population
 
 from apes import LogisticRegression, Terms
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.ledger import VaultLedger
+from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.vault import Holdings, Request, Vault
 from apes.population import People
 from apes.shuffler.service.gate import Gate
@@ -17,7 +18,7 @@ from apes.shuffler.service.intake import Intake
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.wire.envelope import envelope_size, seal
 
-TERMS = FederationTerms(Terms(rounds=3, norm=0.2, delta=1e-3), LogisticRegression(4, 3))
+TERMS = FederationTerms(Terms(rounds=3, norm=0.2, delta=1e-3), LogisticRegression(4, 3), LIMITS)
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def policy(small):
 def answer(small, tmp_path):
     people = People(**population(), budgets=BUDGETS)
     held = Holdings(people, small.keys, np.full(8, np.inf))
-    with closing(VaultLedger(tmp_path / "vault.sqlite", 8)) as ledger:
+    with closing(VaultLedger(tmp_path / "vault.sqlite", 8, Lifetime())) as ledger:
         vault = Vault(TERMS, (RUN,), held, small.shuffler.public_key(), ledger)
         return vault.answer(Request(RUN, 1, TERMS.digest, np.zeros(15, dtype="<f4").tobytes()))
 

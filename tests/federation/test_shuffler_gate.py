@@ -23,7 +23,8 @@ ALL, FEW = range(8), range(5)
 
 def cost(users, rounds=1, charged=15, b=None, planned=3):
     """Epsilon of rounds with these users, by the Gaussians that the gate counts in."""
-    exposure = apes.Exposure(BUDGETS[list(users)], charged, 16, b)
+    thin = "random-b" if charged < 15 and b is None else None
+    exposure = apes.Exposure(BUDGETS[list(users)], charged, 16, b, dimensions=15, sparsifier=thin)
     # A thousandth of delta is set aside for a thousand times the rounds that were planned.
     return exposure.cost(1e-3 * 1e-3 / (1e3 * planned * max(exposure.uses))).times(rounds).epsilon(1e-3)
 

@@ -13,7 +13,7 @@ from apes.accounting import Array
 from apes.accounting.certificate.curve import LARGEST_BUDGET, PrivacyCurve, check_levels, hiding_curve, honest_others
 from apes.accounting.certificate.joint_clipping import norm_shift
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
-from apes.accounting.certificate.two_levels import two_level_curve
+from apes.accounting.certificate.two_levels import LowerCurve, two_level_curve
 from apes.accounting.composition.gaussian import covering_shift, gaussian_epsilon
 from apes.accounting.composition.lattice import UNIT
 from apes.checks import positive, positive_array, whole
@@ -24,6 +24,8 @@ NEIGHBOURS = "replace-one-user"
 """One user's data replaced by any other; the number of users and everybody's budget stay, and are public."""
 Ways = tuple[tuple[PrivacyCurve, int], ...]
 """Curves and how often each is used: every one of them covers the round, and the smaller result holds."""
+# A budget from which on two-level reports are looked at both ways.
+_BOLD = 3.0
 # Sums of up to a million costs are off by less.
 _SUMS = 1 + 1e-9
 
@@ -200,9 +202,11 @@ class Exposure:
 
 def curve_of(victim: float, others: Array, delta: float, levels: int | None) -> PrivacyCurve:
     """The best curve of one coordinate that there is: bits need no blanket."""
-    if levels == 2 and victim <= LARGEST_BUDGET:
-        return two_level_curve(victim, others, delta)
-    return hiding_curve(victim, others, delta, levels)
+    if levels != 2 or victim > LARGEST_BUDGET:
+        return hiding_curve(victim, others, delta, levels)
+    bits = two_level_curve(victim, others, delta)
+    # Lines are coarse close to a large budget, where a blanket is not.
+    return bits if victim <= _BOLD else LowerCurve(bits, hiding_curve(victim, others, delta, levels))
 
 
 # Runs on the same people ask again and again.

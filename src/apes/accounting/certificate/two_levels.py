@@ -60,6 +60,27 @@ class TwoLevelCurve:
         return bisect(lambda t: self.delta(t) <= delta, 0.0, self.budget, steps=60, tolerance=1e-6, from_zero=0.25)
 
 
+@dataclass(frozen=True, eq=False)
+class LowerCurve:
+    """The smaller one of two bounds of the same divergence."""
+
+    one: PrivacyCurve
+    other: PrivacyCurve
+
+    @property
+    def budget(self) -> float:
+        """What it costs locally, in nats."""
+        return self.one.budget
+
+    def delta(self, t: float, cells: int | None = None) -> float:
+        """Upper bound of the hockey-stick divergence at exp(t), t of either sign."""
+        return min(self.one.delta(t, cells), self.other.delta(t, cells))
+
+    def epsilon(self, delta: float, cells: int | None = None) -> float:
+        """The smaller of both."""
+        return min(self.one.epsilon(delta, cells), self.other.epsilon(delta, cells))
+
+
 def two_level_curve(budget: float, others: Array, delta: float) -> PrivacyCurve:
     """The curve of a victim among other honest users (there may be none), all reporting one bit per coordinate.
 
