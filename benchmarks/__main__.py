@@ -29,6 +29,7 @@ from benchmarks.numpy_round import round_of_algorithm_1
 from benchmarks.synthetic import SyntheticPopulation
 
 _CLIP = 0.1
+_NORM = 1.0
 _PER_USER = 6
 _REPEATS = 5
 console = Console(stderr=True)
@@ -49,9 +50,9 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def apes_round(dataset: Dataset, users: int, threads: int, repeats: int) -> float:
-    """Seconds of one round of APES: updates, draws, counts, calibration."""
-    terms, population = Terms(clip=_CLIP), _population(dataset, users)
+def apes_round(dataset: Dataset, users: int, threads: int, repeats: int, norm: float | None = None) -> float:
+    """Seconds of one round of APES: updates, draws, counts, calibration; of one bit per coordinate with a norm."""
+    terms, population = Terms(clip=_CLIP, norm=norm), _population(dataset, users)
     model = LogisticRegression(dataset.train_images.shape[1], dataset.classes)
     calibrator, workers = terms.calibrator(), Workers(threads=threads, users_at_once=128)
 
@@ -108,11 +109,15 @@ def measure(quick: bool) -> dict[str, Any]:
             apes_round(dataset, users, cores, 1)  # compiles
         taken = apes_round(dataset, users, cores, _REPEATS if users == 10_000 else 1)
         result["rounds"].append({"users": users, "seconds": taken, "peak_memory_mb": peak_mb()})
+    apes_round(dataset, 10_000, cores, 1, _NORM)  # compiles
+    result["one_bit_seconds"] = apes_round(dataset, 10_000, cores, _REPEATS, _NORM)
+    result["one_bit_times_faster_than_256_levels"] = result["rounds"][0]["seconds"] / result["one_bit_seconds"]
     console.print("the same on one thread, a single draw, and plain NumPy ...")
     result["seconds_one_thread"] = apes_round(dataset, 10_000, 1, 3)
     result["draw_ns"], result["random_ns"] = nanoseconds_a_draw()
     result["numpy_seconds"] = numpy_round(dataset, 10_000)
     result["times_faster_than_numpy"] = result["numpy_seconds"] / result["rounds"][0]["seconds"]
+    result["one_bit_times_faster_than_numpy"] = result["numpy_seconds"] / result["one_bit_seconds"]
     result["draw_in_random_numbers"] = result["draw_ns"] / result["random_ns"]
     return result
 
@@ -130,6 +135,11 @@ def show(result: dict[str, Any]) -> None:
     console.print(
         f"plain NumPy, 10,000 users: {result['numpy_seconds']:.2f} s: "
         f"[bold]{result['times_faster_than_numpy']:.1f} times[/] as long"
+    )
+    console.print(
+        f"one bit per coordinate, 10,000 users: {result['one_bit_seconds']:.3f} s, "
+        f"[bold]{result['one_bit_times_faster_than_256_levels']:.1f} times[/] faster than 256 levels, "
+        f"{result['one_bit_times_faster_than_numpy']:.1f} times faster than plain NumPy"
     )
     console.print(
         f"a Clip-Laplace draw: {result['draw_ns']:.2f} ns, [bold]{result['draw_in_random_numbers']:.2f} times[/] "

@@ -31,6 +31,7 @@ from apes.storage.files import write_bytes
 from apes.storage.settings import write_settings
 from apes.wire.envelope import Binding, envelope_size, parse, seal
 from apes.wire.frames import FrameReader, framed
+from apes.wire.packing import packed
 
 _DIMENSIONS, _LEVELS = 7_850, 256
 _RUNS = tuple(f"{number:032x}" for number in (1, 2, 3))
@@ -88,17 +89,17 @@ def _make_batch(path: Path, run: str, keys: list[Ed25519PrivateKey], opener: X25
     with path.open("wb") as file:
         for key in keys:
             levels = rng.integers(0, _LEVELS, _DIMENSIONS, dtype=np.uint8)
-            file.writelines(framed([seal(levels, 0.5, binding, key, opener.public_key())]))
+            file.writelines(framed([seal(packed(levels, _LEVELS), 0.5, binding, key, opener.public_key())]))
     return path
 
 
 def _bare_cryptography(batch: Path, keys: list[Ed25519PrivateKey], opener: X25519PrivateKey) -> float:
-    frames = list(FrameReader(envelope_size(_DIMENSIONS)).feed(batch.read_bytes()))
+    frames = list(FrameReader(envelope_size(_DIMENSIONS, _LEVELS)).feed(batch.read_bytes()))
     public = [key.public_key() for key in keys]
 
     def work() -> None:
         for key, frame in zip(public, frames, strict=True):
-            envelope = parse(frame, _DIMENSIONS)
+            envelope = parse(frame, _DIMENSIONS, _LEVELS)
             if not envelope.is_signed(key):
                 raise ProtocolError("a report of ours is not signed")
             envelope.open(opener)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from apes import Exposure, ParameterError
-from apes.accounting.account import Question, account, personal_curve, published_figures
+from apes.accounting.account import Question, account, by_group, published_figures
 from apes.accounting.guarantee import certify
 
 SMALL = np.linspace(0.05, 1, 300)
@@ -24,9 +24,9 @@ def test_parts_fit_together():
     assert result.dimension.delta == pytest.approx(np.tanh(0.5) * 1e-8)
     assert result.round.delta == result.total.delta == 1e-5
     # The victim with the largest budget has the largest personal figure, which is everybody's guarantee.
-    assert result.personal_local[[0, -1]].tolist() == [0.05, 1.0]
-    assert (np.diff(result.personal_central) >= 0).all()
-    assert result.personal_central[-1] == pytest.approx(result.dimension.epsilon, rel=1e-4)
+    epsilons = [group.epsilon for group in result.personal]
+    assert epsilons == sorted(epsilons)
+    assert (result.personal[-1].budget, epsilons[-1]) == (1.0, result.total.epsilon)
 
 
 def test_sparse_reports_are_charged_for_what_they_say():
@@ -36,17 +36,21 @@ def test_sparse_reports_are_charged_for_what_they_say():
     assert sparse.total.epsilon == certify(SMALL, delta=1e-5, dimensions=4, rounds=3, levels=16).epsilon
     assert sparse.dimension.epsilon == dense.dimension.epsilon
     assert sparse.local["user"] == pytest.approx(4.0)
-    # Nothing is known to force a loss through a sparsifier.
-    assert sparse.dimension.lower == sparse.round.lower == sparse.total.lower == 0 < dense.total.lower
+    assert sparse.dimension.lower == dense.dimension.lower
+    assert 0 < sparse.round.lower < sparse.total.lower < min(sparse.total.epsilon, dense.total.lower)
     with pytest.raises(ParameterError, match=r"charged must be in \[1, 20\], got 21"):
         Exposure(SMALL, 21, 16, dimensions=20)
 
 
 def test_a_user_with_a_smaller_budget_is_better_protected():
-    local, central = personal_curve(SMALL, 1e-8, 256, 0)
-    assert local.size == 20
-    assert (central < local).all()
-    assert central[0] < central[-1] / 5
+    groups = by_group(certify(np.linspace(0.05, 1, 1500), delta=1e-6, dimensions=10), np.linspace(0.05, 1, 1500))
+    assert [group.users for group in groups] == pytest.approx([1500 / 8] * 8, abs=2)
+    assert sum(group.users for group in groups) == 1500
+    assert groups[0].epsilon < groups[-1].epsilon / 4
+    few = np.repeat([0.1, 0.5, 1.0], [900, 450, 150])
+    named = by_group(certify(few, delta=1e-6, dimensions=10), few)
+    assert [(group.budget, group.users) for group in named] == [(0.1, 900), (0.5, 450), (1.0, 150)]
+    assert named[0].epsilon < named[1].epsilon / 4 < named[2].epsilon / 6
 
 
 def test_published_figures_of_the_papers_setting():
@@ -120,9 +124,9 @@ def test_command_for_sparse_reports(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ, COLUMNS="120"))
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    expected = certify(np.linspace(0.05, 1, 200), delta=3.6e-5, dimensions=100, top_b_first=10, rounds=2).epsilon
-    assert answer["certified"]["total"]["epsilon"] == expected
-    assert answer["lower"] == {"dimension": 0.0, "round": 0.0, "total": 0.0}
+    expected = certify(np.linspace(0.05, 1, 200), delta=3.6e-5, dimensions=100, top_b_first=10, rounds=2)
+    assert answer["certified"]["total"]["epsilon"] == expected.epsilon
+    assert 0 < answer["lower"]["dimension"] < answer["lower"]["round"] < answer["lower"]["total"] == expected.lower
     assert (tmp_path / "account.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -71,14 +71,42 @@ def test_one_lonely_round_among_many():
 
 
 def test_target():
-    spent = [_accountant().charge(EVERYBODY, rounds) for rounds in (1, 2, 3)]
-    limited = _accountant(target=spent[1])
+    spent = [_accountant(settled=False).charge(EVERYBODY, rounds) for rounds in (1, 2, 3)]
+    limited = _accountant(target=spent[1] * 1.01)
     assert limited.allows(EVERYBODY, 2)
     assert not limited.allows(EVERYBODY, 3)
     limited.charge(EVERYBODY, 2)
     with pytest.raises(BudgetExceeded, match="beyond the target"):
         limited.charge(EVERYBODY)
-    assert limited.epsilon == spent[1]
+    assert limited.epsilon == pytest.approx(spent[1], rel=1e-9)
+    # Who was in the rounds may have been chosen on the way, so the target is what holds, for everybody.
+    guarantee = limited.guarantee
+    assert spent[1] < guarantee.epsilon == guarantee.of(0.1).epsilon <= spent[1] * 1.01
+    assert guarantee.is_adaptive
+    assert not _accountant().guarantee.is_adaptive
+
+
+def test_what_was_spent_is_no_guarantee_where_rounds_were_chosen():
+    accountant = _accountant(settled=False)
+    accountant.charge(EVERYBODY, 2)
+    assert accountant.epsilon < np.inf
+    assert accountant.guarantee.epsilon == np.inf
+    assert "only a limit is a guarantee" in accountant.guarantee.why_not_certified
+
+
+def test_a_limit_of_rounds_at_the_worst():
+    """So many rounds, none of them worse than one: that is a limit too."""
+    worst = of(np.full(50, 1.0))
+    limit = _accountant().cost(worst).times(3)
+    limited = _accountant(settled=False, limit=limit)
+    assert limited.allows(worst, 3)
+    assert not limited.allows(worst, 4)
+    limited.charge(EVERYBODY, 2)
+    assert limited.guarantee.cost == limit
+    assert limited.guarantee.epsilon > limited.epsilon
+    again = Accountant.from_dict(limited.as_dict())
+    again.record(EVERYBODY, 2)
+    assert again.guarantee.epsilon == limited.guarantee.epsilon
 
 
 def test_colluders_cost():
@@ -123,3 +151,10 @@ def test_a_round_without_a_certificate_spoils_the_run_also_among_the_same_people
     assert accountant.charge(replace(plain, why_not_certified="seen in the clear"), 2) == np.inf
     assert before < accountant.guarantee.epsilon == accountant.guarantee.of(0.5).epsilon == np.inf
     assert accountant.guarantee.why_not_certified == "seen in the clear"
+
+
+def test_large_budgets_that_choose_first_are_charged_for_both_updates():
+    """Couples have no curve of their own there: 2 b uses of the whole coordinate's."""
+    first = Exposure(np.full(50, 10.1), 20, 16, 10, dimensions=40)
+    plain = Exposure(np.full(50, 10.1), 20, 16)
+    assert _accountant().cost(first).mu_squared == pytest.approx(_accountant().cost(plain).mu_squared, rel=1e-6)

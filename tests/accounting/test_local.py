@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from apes import ClipLaplace, ParameterError
+from apes import ClipLaplace, Exposure, ParameterError
 from apes.accounting.account import local_figures
 from apes.accounting.local import local_user_epsilon, unchosen_epsilon
 from apes.mathematics.levels import level_probabilities
@@ -152,14 +152,18 @@ def test_golden_values():
 
 
 def test_figures_of_an_account():
-    figures = local_figures(1.0, 7850, 7850, 256)
+    figures = local_figures(Exposure([1.0], 7850), 1.0, 1e-5)
     assert figures == {
         "dimension": 1.0,
         "user": local_user_epsilon(1.0, 7850),
         "user_top_b": local_user_epsilon(1.0, 7850, 1570),
     }
-    assert local_figures(1.0, 7850, 784, 256) == figures | {"user": local_user_epsilon(1.0, 784)}
-    assert local_figures(0.5, 1, 1, None)["user_top_b"] == local_user_epsilon(0.5, 1)  # at least one is kept
+    assert local_figures(Exposure([1.0], 784, dimensions=7850, sparsifier="random-b"), 1.0, 1e-5) == figures | {
+        "user": local_user_epsilon(1.0, 784)
+    }
+    assert local_figures(Exposure([0.5], 1, None), 0.5, 1e-5)["user_top_b"] == local_user_epsilon(
+        0.5, 1
+    )  # at least one is kept
 
 
 @pytest.mark.parametrize("levels", [2, 3, 7, 8, 255, 256, None])

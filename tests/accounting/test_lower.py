@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from apes.accounting.guarantee import certify
+from apes.accounting.exposure import Exposure
+from apes.accounting.guarantee import certify, certify_rounds
 from apes.accounting.lower import lower_epsilon, report_laws
 
 
@@ -114,3 +115,32 @@ def test_never_above_the_certificate_however_much_is_revealed():
     for budgets, levels in ((np.array([1.645]), 256), (np.array([1.645, 0.5]), 2), (np.array([0.9]), None)):
         guarantee = certify(budgets, delta=1e-6, dimensions=5_000, levels=levels)
         assert 0 < guarantee.lower <= guarantee.epsilon
+
+
+# Of 7,850 coordinates 393 are kept. Certified with a choice of the largest ones: 0.4026 and 3.187.
+@pytest.mark.parametrize(("rounds", "expected"), [(1, 0.3638), (40, 2.867)])
+@pytest.mark.parametrize("strategy", ["top-b-first", "random-b"])
+def test_sparse_reports(strategy, rounds, expected):
+    """All of somebody's b coordinates, from one end to the other: b uses, whoever chose them."""
+    kept = {"charged": 393} if strategy == "random-b" else {"charged": 786, "top_b_first": 393}
+    exposure = Exposure(np.linspace(0.05, 1, 10_000), dimensions=7_850, sparsifier=strategy, **kept)
+    guarantee = certify_rounds(exposure, 3.6e-5, rounds)
+    assert guarantee.lower == pytest.approx(expected, rel=0.01)
+    assert 0.88 * guarantee.epsilon < guarantee.lower < guarantee.epsilon
+
+
+@pytest.mark.parametrize("levels", [2, 3, 256, None])
+def test_sparse_reports_never_above_the_certificate(levels):
+    rng = np.random.default_rng(levels or 1)
+    for users in (1, 5, 2000):
+        budgets = np.exp(rng.uniform(np.log(0.05), np.log(3), users))
+        b, rounds, delta = int(rng.integers(1, 40)), int(rng.integers(1, 5)), 10 ** -rng.uniform(2, 8)
+        sparse = certify(budgets, delta=delta, dimensions=60, rounds=rounds, levels=levels, top_b_first=b)
+        assert sparse.lower <= sparse.epsilon
+        random = certify_rounds(Exposure(budgets, b, levels, dimensions=60, sparsifier="random-b"), delta, rounds)
+        assert random.lower == sparse.lower
+        assert random.lower <= random.epsilon
+
+
+def test_nothing_is_known_of_a_threshold():
+    assert certify_rounds(Exposure([1.0, 0.5], 3, sparsifier="threshold"), 1e-3).lower == 0

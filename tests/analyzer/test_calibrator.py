@@ -7,11 +7,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
-from apes.analyzer.calibrator import CodedInverse, ContinuousInverse, Unbiased, likelihood_statistic, report_statistic
+from apes.analyzer.calibrator import (
+    CodedInverse,
+    ContinuousInverse,
+    Signs,
+    Unbiased,
+    likelihood_statistic,
+    report_statistic,
+)
 from apes.analyzer.expected import law_at_zero, padded, pooled_channel
 from apes.budgets import make_budgets
 from apes.client.client import Client
+from apes.client.one_bit import OneBit
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, Place
 from apes.data import partition
 from apes.errors import ProtocolError
@@ -110,6 +119,7 @@ def noise_of(calibrator, randomizer):
     ("calibrator", "randomizer"),
     [
         (ContinuousInverse(CLIP), ContinuousClipLaplace(CLIP)),
+        (Signs(CLIP), OneBit(CLIP, 1.0)),
         *(
             (coded(levels, statistic), CodedClipLaplace(CLIP, levels))
             for levels in (2, 3, 16, 256)
@@ -122,6 +132,31 @@ def test_standard_error_is_what_is_observed(calibrator, randomizer):
     limit = 5 / np.sqrt(2 * REPEATS)  # standard error of a standard deviation, relative
     assert abs(observed / announced - 1) <= limit
     assert abs(observed / (0.9 * announced) - 1) > limit
+
+
+def test_one_bit_is_unbiased_wherever_the_mean_is():
+    """Users' updates differ, and their budgets too; the means of 400 coordinates are all met."""
+    rng, budgets = np.random.default_rng(4), np.random.default_rng(5).uniform(0.2, 4, 20_000)
+    centre = np.linspace(-0.9, 0.9, 400) * CLIP
+    updates = (centre + rng.uniform(-0.1, 0.1, (budgets.size, 400)) * CLIP).astype(np.float32)
+    randomizer, calibrator = OneBit(CLIP, 3.0), Signs(CLIP)
+    assert np.linalg.norm(updates, axis=1).max() < 3.0
+    values = randomizer.draw(updates, randomizer.prepare(budgets), Place(0, 0), SimulationSource(3))
+    estimate = calibrator.estimate(PermutedBatch(values.T, budgets))
+    # What is estimated is the mean with weights tanh(e / 2), the same thing where updates do not look at budgets.
+    mean = np.average(updates, axis=0, weights=np.tanh(budgets / 2))
+    # The error is largest at 0; over all coordinates its square is at most chi-square.
+    assert ((estimate.mean - mean) ** 2).sum() / estimate.standard_error**2 < chi2.isf(1e-6, 400)
+    slope = float(estimate.mean @ mean / (mean @ mean))
+    assert abs(slope - 1) < 5 * estimate.standard_error / np.linalg.norm(mean) < 0.1
+
+
+def test_one_bit_at_its_ends():
+    budgets = np.array([1.0, 2.0, 3.0, 4.0])
+    estimate = Signs(CLIP).estimate(CountedBatch(np.array([[0, 4], [4, 0], [2, 2], [1, 3]]), budgets))
+    most = CLIP / np.tanh(budgets / 2).mean()
+    assert estimate.mean == pytest.approx([most, -most, 0, most / 2])
+    assert estimate.standard_error == pytest.approx(most / 2)
 
 
 def exact_variance(statistic, channel, updates):

@@ -134,6 +134,8 @@ def test_killed_run_resumes_to_the_same_model(apes, tmp_path):
         (["--users", "60001"], "users"),
         (["--clip", "0"], "clip must be in (0, inf), got 0.0"),
         (["--clip", "nan"], "clip must be in (0, inf), got nan"),
+        (["--norm", "0"], "norm must be in (0, inf), got 0.0"),
+        (["--norm", "1", "--levels", "16"], "levels must be 2 with a norm, got 16"),
         (["--levels", "1"], "levels must be in [2, 256], got 1"),
         (["--levels", "many"], "levels must be in [2, 256] or 'continuous', got 'many'"),
         (["--levels", "\u00b2"], "levels must be in [2, 256] or 'continuous', got '\u00b2'"),
@@ -233,6 +235,12 @@ def _no_large_files():
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+
+def test_train_with_a_norm(apes_here):
+    done = apes_here("train", "--users", "100", "--rounds", "1", "--norm", "1", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["levels"] == 2
 
 
 def test_version(apes):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from apes.client.client import Client
+from apes.client.one_bit import OneBit
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Place
 from apes.client.sparsifier import RandomB, Threshold, TopB
 from apes.client.top_b_first import top_b_first
@@ -18,6 +19,7 @@ SOURCE = SimulationSource(6, 3)
 RANDOMIZERS = [
     CodedClipLaplace(CLIP),
     CodedClipLaplace(CLIP, 7),
+    OneBit(CLIP, 1.5),
     ContinuousClipLaplace(CLIP),
     LaplaceNoise(CLIP),
     NoNoise(),
@@ -28,7 +30,7 @@ STAGES = [
     *((None, randomizer) for randomizer in RANDOMIZERS),
     (FedProx(3, 0.1, 0.01), CodedClipLaplace(CLIP)),
     *((None, RANDOMIZERS[0], sparsifier) for sparsifier in SPARSIFIERS),
-    *((None, RANDOMIZERS[2], sparsifier) for sparsifier in SPARSIFIERS),
+    *((None, RANDOMIZERS[3], sparsifier) for sparsifier in SPARSIFIERS),
     (None, RANDOMIZERS[0], None, 8),
 ]
 every_client = pytest.mark.parametrize("stages", STAGES, ids=str)
@@ -73,9 +75,10 @@ def test_every_coordinate_is_reported_once(stages, features, parts):
     block, client = make_population(features).block(0, USERS), make_client(stages, features)
     reports = whole_reports(client, make_weights(features), block)
     assert reports.shape == (USERS, CLASSES * (features + 1))
-    is_coded = isinstance(client.randomizer, CodedClipLaplace)
+    is_coded = isinstance(client.randomizer, CodedClipLaplace | OneBit)
     assert reports.dtype == (np.uint8 if is_coded else np.float32)
-    is_whole = client.sparsifier is not None and client.sparsifier.needs_whole_update
+    stages = (client.randomizer, client.sparsifier)
+    is_whole = any(stage is not None and stage.needs_whole_update for stage in stages)
     assert len(list(client.reports(make_weights(features), block, SOURCE))) == (1 if is_whole else parts)
 
 

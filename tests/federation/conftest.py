@@ -1,7 +1,7 @@
 """A small federation in memory: terms, users with keys, a policy and the shuffler's key."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from parties import OTHER_RUN, RUN, agreed
 from apes.federation.terms import FederationTerms
 from apes.shuffler.service.policy import Policy
 from apes.wire.envelope import Binding, seal
+from apes.wire.packing import packed
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Small:
         if levels is None:
             levels = np.full(self.terms.dimensions, user % self.terms.levels, dtype=np.uint8)
         key = self.keys[user] if key is None else key
-        return seal(levels, budget, self.binding(number, run, terms), key, self.shuffler.public_key())
+        report = packed(levels, self.terms.levels)
+        return seal(report, budget, self.binding(number, run, terms), key, self.shuffler.public_key())
 
 
 @pytest.fixture(scope="session")
@@ -46,9 +48,7 @@ def small():
         levels=16,
         charged=terms.charged,
         delta=1e-3,
-        smallest_budget=0.05,
-        largest_budget=1.0,
-        smallest_cohort=3,
+        **asdict(terms.limits),
         senders=tuple(key.public_key().public_bytes_raw().hex() for key in keys),
     )
     return Small(terms, keys, X25519PrivateKey.generate(), policy)

@@ -25,6 +25,7 @@ from apes.federation.keys import Authority, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
 from apes.federation.vault.folder import VaultSettings
+from apes.shuffler.service.policy import Limits
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.database import read_database
 from apes.storage.files import write_bytes
@@ -32,6 +33,7 @@ from apes.storage.settings import read_settings, write_settings
 from apes.training.run import Identity, Run
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader, framed
+from apes.wire.packing import unpacked
 
 APES = Path(sys.executable).with_name("apes")
 TOKEN = "a-token-of-the-tests"
@@ -39,6 +41,7 @@ RUN, OTHER_RUN = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 # Eight users' levels and budgets; the budgets have digits that occur nowhere else.
 LEVELS = np.random.default_rng(11).integers(0, 16, (8, 15), dtype=np.uint8)
 BUDGETS = np.array([0.7318642, 0.0591837, 0.9946521, 0.3517264, 0.4628193, 0.8273916, 0.1938475, 0.6152738])
+LIMITS = Limits(0.05, 1.0, 3)
 EXTREME_WEIGHTS = {
     "3e38": np.full(15, 3e38),
     "-3e38": np.full(15, -3e38),
@@ -66,10 +69,10 @@ def apes(*arguments):
     return done.exit_code, done.stdout, done.stderr
 
 
-def agreed(rounds=3, features=4, local=None, **choices):
-    """Terms on 3 classes and 16 levels."""
+def agreed(rounds=3, features=4, local=None, limits=None, **choices):
+    """Terms on 3 classes and 16 levels; by default for three users or more with budgets from 0.05 to 1."""
     terms = Terms(rounds=rounds, levels=16, delta=1e-3, **choices)
-    return FederationTerms(terms, LogisticRegression(features, 3, local))
+    return FederationTerms(terms, LogisticRegression(features, 3, local), LIMITS if limits is None else limits)
 
 
 def honest(small, users=range(8), **bound):
@@ -109,7 +112,7 @@ class Party:
     """An `apes` process; it logs to a file in its folder."""
 
     def __init__(self, command, settings):
-        self.folder, self.log = settings.parent, settings.parent / "log"
+        self.folder, self.log, self.ledger = settings.parent, settings.parent / "log", settings.parent / "ledger.sqlite"
         self._arguments = [APES, command, settings]
         self._rounds = itertools.count(1)
         self._process = None
@@ -138,7 +141,7 @@ class Party:
 
     def rows(self, query, *values):
         """What the ledger holds, read beside the process."""
-        database = sqlite3.connect(f"file:{self.folder / 'ledger.sqlite'}?mode=ro", uri=True)
+        database = sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True)
         try:
             return database.execute(query, values).fetchall()
         finally:
@@ -221,7 +224,7 @@ def path(number, run=RUN):
 class VaultProcess(Party):
     """A vault on a Unix socket."""
 
-    def __init__(self, folder, terms, keys, shuffler, *, allowance=np.inf, socket_mode="600"):
+    def __init__(self, folder, terms, keys, shuffler, *, allowance=np.inf, runs=(RUN, OTHER_RUN), **choices):
         super().__init__("vault", folder / "vault.json")
         self.terms, self.socket = terms, folder / "vault.sock"
         arrays = {**population(), "budgets": BUDGETS, "allowances": np.full(8, allowance)}
@@ -231,7 +234,9 @@ class VaultProcess(Party):
         write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
         terms.write(folder / "terms.json")
         public = shuffler.public_key().public_bytes_raw().hex()
-        write_settings(folder / "vault.json", VaultSettings((RUN, OTHER_RUN), public, socket_mode=socket_mode))
+        settings = VaultSettings(runs, public, **choices)
+        self.ledger = folder / settings.ledger
+        write_settings(folder / "vault.json", settings)
 
     def is_ready(self):
         """Whether somebody listens; a connection that asks nothing is refused and forgotten."""
@@ -275,7 +280,8 @@ def new_run(layout):
     schedule = read_settings(layout.analyzer / "schedule.json", Schedule)
     with np.load(layout.analyzer / "test.npz") as stored:
         test = Examples(stored["images"], stored["labels"])
-    return Run(terms.terms, schedule, terms.model, Identity(terms.digest, "", "replayed"), users=1, test=test)
+    of, choices = Identity(terms.digest, "", "replayed"), {"settled": False, "limit": terms.limit}
+    return Run(terms.terms, schedule, terms.model, of, users=1, test=test, **choices)
 
 
 def take(run, batch):
@@ -295,19 +301,20 @@ def population():
     }
 
 
-def frames_of(answer, dimensions=15):
+def frames_of(answer, dimensions=15, levels=16):
     """The sealed reports in an answer of a vault."""
-    reader = FrameReader(envelope_size(dimensions))
+    reader = FrameReader(envelope_size(dimensions, levels))
     frames = list(reader.feed(answer))
     assert reader.is_complete
     return frames
 
 
-def opened(answer, key, dimensions=15):
+def opened(answer, key, dimensions=15, levels=16):
     """Levels, budgets and senders in an answer of a vault."""
-    envelopes = [parse(frame, dimensions) for frame in frames_of(answer, dimensions)]
-    budgets, levels = zip(*(envelope.open(key) for envelope in envelopes), strict=True)
-    return np.stack(levels), np.array(budgets), [envelope.sender for envelope in envelopes]
+    envelopes = [parse(frame, dimensions, levels) for frame in frames_of(answer, dimensions, levels)]
+    budgets, reports = zip(*(envelope.open(key) for envelope in envelopes), strict=True)
+    rows = np.stack([unpacked(report, dimensions, levels) for report in reports])
+    return rows, np.array(budgets), [envelope.sender for envelope in envelopes]
 
 
 def broken_frame(length, body):

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -111,6 +112,19 @@ def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path
     assert code == 2
     assert said in errors
     assert not (tmp_path / "d").exists()
+
+
+def test_who_joins_may_set_a_limit_for_life(invited, tmp_path):
+    data, invitation = write_data(tmp_path / "data.npz", 1, [1.0]), invited[0] / "org" / "invitation"
+    joining = ["federation", "join", tmp_path / "d", "--invitation", invitation, "--data", data]
+    code, _, errors = apes(*joining, "--lifetime-epsilon", 0)
+    assert (code, "lifetime_epsilon must be in (0, inf)" in errors) == (2, True)
+    assert not (tmp_path / "d").exists()
+    assert apes(*joining, "--lifetime-epsilon", 5000, "--lifetime-delta", 1e-7)[0] == 0
+    (user,) = json.loads(apes("federation", "spent", tmp_path / "d", "--json")[1])["users"]
+    # The allowance is for one run of one round; centrally, there is room for more.
+    assert user["central"] == {"mu": 0, "epsilon": 0, "delta": 1e-7, "limit": 5000, "rounds_left": ANY}
+    assert user["central"]["rounds_left"] > user["rounds_left"] == 1
 
 
 def test_too_few_cards_are_not_admitted(invited, tmp_path):

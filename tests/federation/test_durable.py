@@ -1,15 +1,19 @@
-"""Databases in the hands of one process, and the ledgers on them."""
+"""Databases in the hands of one process or of several, and the ledgers on them."""
 
 import sqlite3
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 from parties import OTHER_RUN, RUN, rounds_of
 
+from apes.accounting.exposure import Cost
 from apes.errors import DataError
+from apes.federation.vault.charges import Charge, central_cost, local_epsilon
 from apes.federation.vault.ledger import VaultLedger
+from apes.federation.vault.lifetime import Lifetime
 from apes.shuffler.service.ledger import Closed, ShufflerLedger
 from apes.storage.database import open_database
 
@@ -100,33 +104,66 @@ def test_a_round_is_closed_once(file):
     ledger.close()
 
 
+ONE, OTHER = Charge(0.1, 0.5, 1e-15), Charge(0.3, 2.0, 1e-15)
+
+
+def record(ledger, number, answer, charges):
+    with ledger.transaction():
+        ledger.record(RUN, number, answer, charges)
+
+
 def test_an_answer_is_recorded_once(file):
-    ledger = VaultLedger(file, 2)
-    ledger.record(RUN, 1, b"answer", {0: 0.1, 1: 0.3})
+    ledger = VaultLedger(file, 2, Lifetime())
+    record(ledger, 1, b"answer", {0: ONE, 1: OTHER})
     with pytest.raises(sqlite3.IntegrityError):
-        ledger.record(RUN, 1, b"another", {0: 0.1, 1: 0.3})
+        record(ledger, 1, b"another", {0: ONE, 1: OTHER})
     assert ledger.find(RUN, 1) == b"answer"
-    assert ledger.spent().tolist() == [0.1, 0.3]
+    assert ledger.spending() == [{ONE: 1}, {OTHER: 1}]
     ledger.close()
 
 
 def test_spending_is_counted_and_not_added_up(file):
     """Ten times 0.1 are 1, as they are not in floating point."""
-    ledger = VaultLedger(file, 2)
+    ledger = VaultLedger(file, 2, Lifetime())
     for number in range(1, 11):
-        ledger.record(RUN, number, b"", {0: 0.1})
+        record(ledger, number, b"", {0: ONE})
     assert sum(10 * [0.1]) != 1
-    assert ledger.spent().tolist() == [1.0, 0.0]
-    assert ledger.spent(np.array([0.1, 0.3])).tolist() == [11 * 0.1, 0.3]
-    assert ledger.spent(np.array([0.5, 0.3])).tolist() == [1.5, 0.3]
+    assert ledger.spending() == [{ONE: 10}, {}]
+    assert local_epsilon(ledger.spending()[0]) == 1
+    assert central_cost(ledger.spending()[0]) == Cost(5.0, 10 * 1e-15)
     ledger.close()
 
 
 def test_old_answers_are_forgotten_and_their_cost_is_not(file):
-    ledger = VaultLedger(file, 1)
+    ledger = VaultLedger(file, 1, Lifetime())
     for number in range(1, 5):
-        ledger.record(RUN, number, b"%d" % number, {0: 1.0})
+        record(ledger, number, b"%d" % number, {0: ONE})
     assert [ledger.find(RUN, number) for number in range(1, 6)] == [None, None, b"3", b"4", None]
     assert (ledger.last_round(RUN), ledger.last_round(OTHER_RUN)) == (4, 0)
-    assert ledger.spent().tolist() == [4.0]
+    assert ledger.spending() == [{ONE: 4}]
     ledger.close()
+
+
+def test_a_vaults_ledger_of_an_earlier_version_is_refused(file):
+    open_database(file, "create table spent (user integer, epsilon real, rounds integer)").close()
+    with pytest.raises(DataError, match=r"ledger\.sqlite cannot be used: no such column"):
+        VaultLedger(file, 1, Lifetime())
+
+
+def test_a_vaults_ledger_is_shared_and_one_waits_for_the_other(file):
+    """What a transaction reads, nobody changes before it ends; one that fails leaves nothing."""
+    first, second = VaultLedger(file, 1, Lifetime()), VaultLedger(file, 1, Lifetime())
+    with ThreadPoolExecutor(1) as other:
+        with first.transaction():
+            assert first.spending() == [{}]
+            waiting = other.submit(record, second, 2, b"second", {0: ONE})
+            time.sleep(0.2)
+            assert not waiting.done()
+            first.record(RUN, 1, b"first", {0: ONE})
+        waiting.result(timeout=60)
+    with pytest.raises(sqlite3.Error):
+        record(first, 3, b"third", {0: ONE, 1: ("no", "charge")})
+    assert first.spending() == second.spending() == [{ONE: 2}]
+    assert second.last_round(RUN) == 2
+    first.close()
+    second.close()

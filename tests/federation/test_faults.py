@@ -149,7 +149,7 @@ def test_a_device_that_dies_in_mid_round_is_not_counted_and_the_certificate_says
     answered, spent = vaults(trial)[1]
     assert alone not in answered
     assert spent == len(before)
-    # The certificate is that of those who took part, and larger than if nobody had been missing.
+    # What was spent is charged to those who took part, and more than if nobody had been missing.
     certified = [entry.epsilon for entry in metrics]
     assert certified == charged(trial, [release.batch.budgets for release, _ in books.values()][: alone + 1])
     everybody = np.array(sorted(budget(trial, device) for device in range(1, DEVICES + 1)))
@@ -247,9 +247,9 @@ def replayed(trial, books):
 
 
 def charged(trial, budgets):
-    """Certified epsilon after every round, by the budgets of those who took part in it."""
+    """What was spent after every round, by the budgets of those who took part in it."""
     agreed = terms(trial)
-    accountant = agreed.terms.accountant(DEVICES)
+    accountant = agreed.terms.accountant(1, settled=False)
     return [
         accountant.charge(agreed.terms.exposure(number, of_round, agreed.dimensions))
         for number, of_round in enumerate(budgets, 1)

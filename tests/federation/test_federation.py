@@ -20,13 +20,17 @@ from parties import APES, apes, new_run, take
 
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
+from apes.federation.vault.folder import read_accounts
+from apes.federation.vault.lifetime import Lifetime
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import Report
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
 from apes.storage.settings import read_settings
+from apes.training.run_folder import RunFolder
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader
+from apes.wire.packing import unpacked
 from apes.wire.release import Release
 
 # One worker builds the module's fixture, once.
@@ -93,15 +97,16 @@ def read_memory(pid):
 
 def sealed(trained, number):
     """The envelopes that the analyzer relayed in a round."""
-    reader = FrameReader(envelope_size(trained.terms.dimensions))
+    reader = FrameReader(envelope_size(trained.terms.dimensions, trained.terms.levels))
     data = (trained.layout.analyzer / "run" / "rounds" / f"{number:06d}.sealed").read_bytes()
-    return [parse(frame, trained.terms.dimensions) for frame in reader.feed(data)]
+    return [parse(frame, trained.terms.dimensions, trained.terms.levels) for frame in reader.feed(data)]
 
 
 def opened(trained, number):
     """Budgets and levels of a round, opened with the shuffler's key."""
     key = X25519PrivateKey.from_private_bytes((trained.layout.shuffler / "shuffler.key").read_bytes())
-    return [envelope.open(key) for envelope in sealed(trained, number)]
+    shape = trained.terms.dimensions, trained.terms.levels
+    return [(budget, unpacked(data, *shape)) for budget, data in (item.open(key) for item in sealed(trained, number))]
 
 
 def test_every_round_took_place_with_everybody(trained):
@@ -123,6 +128,17 @@ def test_the_model_is_the_simulations_bit_for_bit(trained):
     assert (run.progress.state.weights != 0).any()
     figures = trained.summary["certified"]["epsilon_by_round"]
     assert figures == [entry.epsilon for entry in run.progress.metrics]
+
+
+def test_the_guarantee_is_what_was_agreed(trained):
+    """Whoever chose who took part: the limit of the terms, of which all rounds with everybody spent only a part."""
+    certified, limit = trained.summary["certified"], trained.terms.limit
+    assert (certified["epsilon"], certified["road"]) == (limit.epsilon(certified["delta"]), "adaptive")
+    assert certified["mu"] == limit.mu_squared**0.5
+    assert certified["epsilon_by_round"] == sorted(certified["epsilon_by_round"])
+    assert 0 < certified["epsilon_by_round"][-1] < certified["epsilon"]
+    by_round, guarantee = RunFolder.open(trained.layout.analyzer / "run").recertify()
+    assert (by_round, guarantee.epsilon) == (certified["epsilon_by_round"], certified["epsilon"])
 
 
 def test_up_again_says_the_same_without_running(trained):
@@ -248,14 +264,14 @@ class TestVaultKeeps:
                 assert (folder / name).stat().st_mode & 0o077 == 0, name
 
     def test_a_ledger_of_what_was_spent(self, trained):
-        from apes.federation.vault.ledger import VaultLedger
-
         for number in range(1, DEVICES + 1):
-            ledger = VaultLedger(trained.layout.device(number) / "ledger.sqlite", 1)
+            (account,) = read_accounts(trained.layout.device(number))
             with np.load(trained.layout.device(number) / "data.npz") as data:
                 spent = trained.terms.dimensions * data["budgets"] * ROUNDS
-                assert ledger.spent().tolist() == spent.tolist() == data["allowances"].tolist()
-            ledger.close()
+                assert [account.spent] == spent.tolist() == data["allowances"].tolist()
+                (cost,) = Lifetime().costs(trained.terms, data["budgets"])
+            assert account.central.mu == pytest.approx((ROUNDS * cost.mu_squared) ** 0.5, rel=1e-12)
+            assert account.rounds_left == 0
 
     def test_whose_report_is_whose(self, trained):
         """The model is made of what these vaults drew: their budgets are those of their own files."""

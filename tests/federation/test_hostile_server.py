@@ -164,9 +164,9 @@ def test_a_second_draw_is_the_first_one(loot, trial):
     terms = FederationTerms.read(trial.layout.analyzer / "terms.json")
     for answers in loot:
         assert answers["first"] == answers["second draw"] == answers["other weights"]
-        reader = FrameReader(envelope_size(terms.dimensions))
+        reader = FrameReader(envelope_size(terms.dimensions, terms.levels))
         (sealed,) = list(reader.feed(answers["first"][1:]))
-        assert parse(sealed, terms.dimensions).binding.round == 1
+        assert parse(sealed, terms.dimensions, terms.levels).binding.round == 1
 
 
 def test_an_unregistered_supernode_is_not_let_in(trial, tmp_path):

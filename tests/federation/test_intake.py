@@ -44,7 +44,7 @@ def levels_with(place, level):
 
 def stranger_seals(small, user):
     key = X25519PrivateKey.generate().public_key()
-    return seal(LEVELS[user], BUDGETS[user], small.binding(), small.keys[user], key)
+    return seal(LEVELS[user].tobytes(), BUDGETS[user], small.binding(), small.keys[user], key)
 
 
 def stolen(small, user):
@@ -86,7 +86,7 @@ ATTACKS = {
     "a coordinate more": (lambda s, u: s.report(u, np.zeros(16, np.uint8)), "malformed"),
     "a coordinate less": (lambda s, u: s.report(u, np.zeros(14, np.uint8)), "malformed"),
     "another magic": (lambda s, u: b"XPES" + s.report(u)[4:], "malformed"),
-    "another version": (lambda s, u: s.report(u)[:4] + b"\2\0" + s.report(u)[6:], "malformed"),
+    "another version": (lambda s, u: s.report(u)[:4] + b"\1\0" + s.report(u)[6:], "malformed"),
     "round 0": (lambda s, u: with_round(s.report(u), 0), "malformed"),
     "level 16": (lambda s, u: s.report(u, levels_with(14, 16)), "level"),
     "level 255": (lambda s, u: s.report(u, levels_with(0, 255)), "level"),
@@ -187,7 +187,7 @@ _CHOICES = st.tuples(st.sampled_from(["honest", "honest", *ATTACKS]), st.integer
 @given(chosen=st.lists(_CHOICES, max_size=20), step=st.integers(1, 2000))
 def test_any_mixture_counts_the_honest(small, pool, chosen, step):
     stream = b"".join(framed(pool(choice) for choice in chosen))
-    intake, reader = Intake(small.policy, RUN, 1, small.shuffler), FrameReader(envelope_size(15))
+    intake, reader = Intake(small.policy, RUN, 1, small.shuffler), FrameReader(envelope_size(15, 16))
     for start in range(0, len(stream), step):
         intake.take(reader.feed(stream[start : start + step]))
     users = {user for name, user in chosen if name == "honest"}

@@ -13,7 +13,7 @@ from apes.errors import DataError
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Federation
 from apes.federation.vault.folder import VaultSettings, open_vault
-from apes.shuffler.service.policy import Policy
+from apes.shuffler.service.policy import Limits, Policy
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.arrays import read_arrays, write_arrays
 from apes.storage.settings import read_settings, read_token, write_settings
@@ -101,6 +101,8 @@ def test_texts_are_texts(good, file):
         (VaultSettings, "runs", [[], "00", RUN, [RUN, RUN], ["00"], [5], [RUN.upper()], None]),
         (VaultSettings, "shuffler_key", ["", "00", "g" * 64, KEY + "00", KEY.replace("9", "A")]),
         (VaultSettings, "socket_mode", ["", "8", "rw-------", "1000", "-600"]),
+        (VaultSettings, "lifetime_epsilon", [0, -1, float("nan"), float("inf"), "1", True]),
+        (VaultSettings, "lifetime_delta", [0, -1, 0.6, 1e-101, float("nan"), "1", None]),
         (Policy, "levels", [1, 300, "many", None]),
         (Policy, "senders", [[], ["00"], "00", None]),
         (Policy, "largest_budget", [float("nan"), float("inf"), 0, -1, "1"]),
@@ -133,11 +135,14 @@ def test_terms_name_the_field_that_is_wrong(small, file):
         ("terms", {"framework": "non-private", "levels": None, "delta": None}, "framework"),
         ("terms", {"colour": 1}, "terms: unknown field 'colour'"),
         ("terms", {"mechanism": None}, "terms: unknown field 'mechanism'"),
+        ("limits", {"smallest_cohort": 0}, "limits: smallest_cohort"),
+        ("limits", {"largest_budget": 0.01}, "limits: largest_budget"),
+        ("limits", {"colour": 1}, "limits: unknown field 'colour'"),
     ]:
         file.write_text(json.dumps(plain | {part: plain[part] | change}))
         with pytest.raises(DataError, match=rf"settings\.json.*{message}"):
             FederationTerms.read(file)
-    for part, other in itertools.product(("terms", "model"), ([], 5, None)):
+    for part, other in itertools.product(("terms", "model", "limits"), ([], 5, None)):
         file.write_text(json.dumps(plain | {part: other}))
         with pytest.raises(DataError, match=rf"settings\.json.*{part} must hold an object"):
             FederationTerms.read(file)
@@ -151,6 +156,7 @@ def test_a_changed_choice_changes_the_digest(small, file):
         ("terms", {"target_epsilon": 1.0}),
         ("terms", {"framework": "s-apes-first"}),
         *(("model", change) for change in ({"features": 5}, {"classes": 4}, {"local": {"epochs": 3}})),
+        *(("limits", {name: value}) for name, value in asdict(Limits(0.06, 0.9, 4)).items()),
     ):
         file.write_text(json.dumps(plain | {part: plain[part] | change}))
         assert FederationTerms.read(file).digest != small.terms.digest
@@ -234,6 +240,13 @@ def test_vault_data_that_does_not_fit(vault, changes):
     change_data(vault, **changes)
     with pytest.raises(DataError, match=r"data\.npz|vault of 8 users"):
         open_vault(vault.folder / "vault.json")
+
+
+def test_vault_budgets_that_the_shuffler_does_not_take(vault):
+    for budget in (0.049, 1.001):
+        change_data(vault, budgets=np.array([*7 * [0.5], budget]))
+        with pytest.raises(DataError, match=r"data\.npz: budgets must be in \[0\.05, 1\]"):
+            open_vault(vault.folder / "vault.json")
 
 
 @pytest.mark.parametrize("name", ["data.npz", "keys.bin", "terms.json"])

@@ -25,7 +25,7 @@ from apes.wire.release import Release
 
 # One worker builds the module's fixture, once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shuffler_service")]
-MOST_BYTES = 2 * 8 * (4 + envelope_size(15)) + (16 << 20)
+MOST_BYTES = 2 * 8 * (4 + envelope_size(15, 16)) + (16 << 20)
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_a_second_shuffler_on_the_ledger_is_refused(shuffler, small):
 def rubbish_frames(small, number, noise, count):
     """Random strings; one in twenty is as long as an envelope and begins like one of a registered sender."""
     start = honest(small, [0], number=number)[0][:90]
-    likely = [start + os.urandom(envelope_size(15) - 90) for _ in range(count // 20)]
+    likely = [start + os.urandom(envelope_size(15, 16) - 90) for _ in range(count // 20)]
     return [*noise(count - len(likely)), *likely]
 
 

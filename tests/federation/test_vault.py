@@ -10,11 +10,14 @@ from scipy.stats import chi2
 
 from apes import FedProx, People
 from apes.errors import DataError
+from apes.federation.vault.charges import local_epsilon
 from apes.federation.vault.ledger import VaultLedger
+from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.socket import VaultSocket
 from apes.federation.vault.vault import Holdings, Request, Vault, VaultRefusal, VaultRefused
 from apes.mathematics.levels import level_probabilities
 from apes.shuffler.service.intake import Intake
+from apes.shuffler.service.policy import Limits
 
 FALSE_ALARM = 1e-6
 
@@ -25,7 +28,7 @@ def ledgers(tmp_path):
     made = []
 
     def make(users=8):
-        made.append(VaultLedger(tmp_path / f"{len(made)}.sqlite", users))
+        made.append(VaultLedger(tmp_path / f"{len(made)}.sqlite", users, Lifetime()))
         return made[-1]
 
     yield make
@@ -38,6 +41,11 @@ def holdings(keys, rounds=np.inf, dimensions=15, **changes):
     arrays = {**population(), "budgets": BUDGETS, **changes}
     allowances = dimensions * arrays["budgets"] * np.broadcast_to(rounds, 8)
     return Holdings(People(**arrays), keys, allowances)
+
+
+def spent_in(ledger):
+    """Local epsilon that each user has spent."""
+    return np.array([local_epsilon(rounds) for rounds in ledger.spending()])
 
 
 def vault_of(small, held, ledger, terms=None):
@@ -80,12 +88,12 @@ def test_a_round_has_one_answer(small, ledgers):
     ledger = ledgers()
     vault = vault_of(small, holdings(small.keys), ledger)
     first = vault.answer(request(small, 1))
-    spent = ledger.spent().tolist()
+    spent = spent_in(ledger).tolist()
     assert vault.answer(request(small, 1)) == first
     assert vault.answer(request(small, 1, weights=np.arange(15))) == first
     # Weights are not looked at when there is an answer already.
     assert vault.answer(request(small, 1, weights=[np.nan])) == first
-    assert ledger.spent().tolist() == spent == (15 * BUDGETS).tolist()
+    assert spent_in(ledger).tolist() == spent == (15 * BUDGETS).tolist()
     assert vault.answer(request(small, 2)) != first
     assert vault.answer(request(small, 1, OTHER_RUN)) != first
 
@@ -115,7 +123,7 @@ def test_refusals_cost_nothing(small, ledgers, changes, reason):
     ledger = ledgers()
     vault = vault_of(small, holdings(small.keys, 1), ledger)
     assert refusal_of(vault, request(small, **({"number": 1} | changes))) == reason
-    assert ledger.spent().tolist() == 8 * [0]
+    assert spent_in(ledger).tolist() == 8 * [0]
     assert counts_for_the_shuffler(small, vault.answer(request(small, 1)), 1)
 
 
@@ -138,7 +146,7 @@ def test_an_allowance_is_for_so_many_rounds(small, ledgers, asked):
     vault = vault_of(small, held, ledger)
     answers = [vault.answer(request(small, number, run)) for run, number in asked]
     assert all(len(frames_of(answer)) == 8 for answer in answers)
-    assert (ledger.spent() == held.allowances).all()
+    assert (spent_in(ledger) == held.allowances).all()
     refused = [
         refusal_of(vault, request(small, number, run))
         for run, number in itertools.product((RUN, OTHER_RUN), (1, 2, 3))
@@ -146,7 +154,7 @@ def test_an_allowance_is_for_so_many_rounds(small, ledgers, asked):
     ]
     assert VaultRefusal.ALLOWANCE in refused
     assert set(refused) <= {VaultRefusal.ALLOWANCE, VaultRefusal.PAST}
-    assert (ledger.spent() == held.allowances).all()
+    assert (spent_in(ledger) == held.allowances).all()
     assert vault.answer(request(small, asked[-1][1], asked[-1][0])) == answers[-1]
 
 
@@ -171,7 +179,7 @@ def test_a_sparse_report_costs_what_its_sparsifier_says(small, ledgers, choice, 
     answer = vault_of(small, holdings(small.keys), ledger, terms).answer(request(small, 1, terms=terms))
     levels, _, _ = opened(answer, small.shuffler)
     assert levels.shape == (8, 15)
-    assert (ledger.spent() == coordinates * BUDGETS).all()
+    assert (spent_in(ledger) == coordinates * BUDGETS).all()
 
 
 def test_users_of_a_silo_drop_out_one_by_one(small, ledgers):
@@ -207,7 +215,7 @@ def test_extreme_weights_tell_nothing_about_the_data(small, ledgers, local, weig
 # Inputs are beyond the clip, so the level that goes into the randomizer is known: 0 in the coordinates of the user's
 # own class, 15 in the others. 64 users of 3 x 401 coordinates give 25,664 and 51,328 draws, at least 111 of them
 # expected at every level; a budget 10 % too large is missed with probability 4e-10.
-LAW = agreed(rounds=1, clip=1e-3, features=400)
+LAW = agreed(rounds=1, clip=1e-3, features=400, limits=Limits(4.0, 5.0, 64))
 LAW_BUDGET = 4.0
 
 

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from parties import BUDGETS, OTHER_RUN, VaultProcess, apes
 
+from apes.accounting.exposure import Cost, Exposure
 from apes.errors import DataError
-from apes.federation.vault.folder import read_accounts, rounds_left
+from apes.federation.vault.charges import Charge, Grant, local_epsilon
+from apes.federation.vault.folder import read_accounts
 from apes.federation.vault.ledger import VaultLedger
+from apes.federation.vault.lifetime import Lifetime
 
 
 def shown(folder):
@@ -28,31 +31,40 @@ def vault(small, tmp_path):
     party.kill()
 
 
+def expected_of(vault, rounds):
+    """The accounts after so many rounds, by the sums and laws themselves."""
+    granted, accounts = 3 * (15 * BUDGETS.max()), []
+    for budget in BUDGETS.tolist():
+        cost = Exposure(np.full(3, 1.0), 15, 16).cost(1e-15 / 15, victim=budget).times(rounds)
+        central = {"mu": math.sqrt(cost.mu_squared), "epsilon": cost.epsilon(1e-6), "delta": 1e-6}
+        left = int(granted / (15 * budget) + 1e-9) - rounds
+        account = {"budget": budget, "rounds": rounds, "spent": rounds * (15 * budget), "allowance": granted}
+        accounts.append(account | {"central": central | {"limit": None, "rounds_left": None}, "rounds_left": left})
+    return accounts
+
+
 @pytest.mark.slow
 def test_beside_a_running_vault(vault):
-    granted = 3 * (15 * BUDGETS.max())
-    left = [rounds_left({}, 15 * budget, granted) for budget in BUDGETS.tolist()]
-    expected = [
-        {"budget": budget, "rounds": 0, "spent": 0.0, "allowance": granted, "rounds_left": rounds}
-        for budget, rounds in zip(BUDGETS.tolist(), left, strict=True)
-    ]
-    assert min(left) == 3
     vault.start()
-    assert shown(vault.folder) == expected
+    assert shown(vault.folder) == expected_of(vault, 0)
     assert vault.sealed(1)
     assert vault.sealed(1)
     assert vault.sealed(1, run=OTHER_RUN)
-    for user in expected:
-        user |= {"rounds": 2, "spent": 2 * (15 * user["budget"]), "rounds_left": user["rounds_left"] - 2}
     ledger = (vault.folder / "ledger.sqlite").read_bytes()
-    assert shown(vault.folder) == expected
+    assert shown(vault.folder) == expected_of(vault, 2)
     assert (vault.folder / "ledger.sqlite").read_bytes() == ledger
     assert vault.sealed(2)
     vault.kill()
-    for user in expected:
-        user |= {"rounds": 3, "spent": 3 * (15 * user["budget"]), "rounds_left": user["rounds_left"] - 1}
-    assert shown(vault.folder) == expected
-    assert expected[2]["rounds_left"] == 0
+    assert shown(vault.folder) == expected_of(vault, 3)
+    assert expected_of(vault, 3)[2]["rounds_left"] == 0
+
+
+def test_the_table(small, tmp_path):
+    VaultProcess(tmp_path, small.terms, small.keys, small.shuffler, lifetime_epsilon=5.0)
+    code, output, errors = apes("federation", "spent", tmp_path)
+    assert (code, output) == (0, "")
+    assert "central" in errors
+    assert "5" in errors
 
 
 def test_a_vault_that_never_ran(small, tmp_path):
@@ -77,44 +89,51 @@ def test_what_cannot_be_read(small, tmp_path):
 
 
 def test_the_ledger_of_another_vault(small, tmp_path):
-    larger = VaultLedger(tmp_path / "ledger.sqlite", 9)
-    larger.record("00", 1, b"", {8: 1.0})
-    larger.close()
+    VaultLedger(tmp_path / "ledger.sqlite", 9, Lifetime()).close()
     VaultProcess(tmp_path, small.terms, small.keys, small.shuffler)
     with pytest.raises(DataError, match="do not belong together"):
         read_accounts(tmp_path)
     with pytest.raises(DataError, match="do not belong together"):
-        VaultLedger(tmp_path / "ledger.sqlite", 8)
-    # It let go of the file.
-    VaultLedger(tmp_path / "ledger.sqlite", 9).close()
+        VaultLedger(tmp_path / "ledger.sqlite", 8, Lifetime())
+    VaultLedger(tmp_path / "ledger.sqlite", 9, Lifetime()).close()
+
+
+UNLIMITED = Cost(math.inf, math.inf)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rounds_left_are_those_the_ledger_grants(tmp_path, seed):
-    """By asking the ledger round after round, allowances that are met exactly and those just missed included."""
+def test_rounds_left_are_those_the_grant_covers(seed):
+    """By asking round after round, allowances that are met exactly and those just missed included."""
     random = np.random.default_rng(seed)
-    cost, other = random.uniform(0.1, 10, 2).tolist()
+    cost, other = (Charge(epsilon, 1.0, 0.0) for epsilon in random.uniform(0.1, 10, 2).tolist())
     before = random.integers(0, 4, 2).tolist()
     fits = int(random.integers(0, 30))
-    exact = math.fsum([cost * (before[0] + fits), other * before[1]])
-    ledger = VaultLedger(tmp_path / "ledger.sqlite", 1)
-    number = 0
-    for paid, rounds in zip((cost, other), before, strict=True):
-        for _ in range(rounds):
-            number += 1
-            ledger.record("00", number, b"", {0: paid})
+    exact = math.fsum([cost.epsilon * (before[0] + fits), other.epsilon * before[1]])
     spent = Counter(dict(zip((cost, other), before, strict=True)))
-    assert rounds_left(spent, cost, exact) == fits
-    assert rounds_left(spent, cost, math.nextafter(exact, 0)) == max(fits - 1, 0)
-    for _ in range(fits):
-        assert ledger.spent(np.array([cost]))[0] <= exact
-        number += 1
-        ledger.record("00", number, b"", {0: cost})
-    assert ledger.spent(np.array([cost]))[0] > exact
-    ledger.close()
+    assert Grant(exact, UNLIMITED).rounds_left(spent, cost) == fits
+    assert Grant(math.nextafter(exact, 0), UNLIMITED).rounds_left(spent, cost) == max(fits - 1, 0)
+    for further in range(fits):
+        assert Grant(exact, UNLIMITED).covers(spent + Counter({cost: further + 1}))
+    assert not Grant(exact, UNLIMITED).covers(spent + Counter({cost: fits + 1}))
 
 
 def test_rounds_left_of_huge_and_tiny_allowances():
-    assert rounds_left({}, 1e-300, 1e300) > 10**9
-    assert rounds_left({}, 1.0, 0.5) == 0
-    assert rounds_left({1.0: 5}, 1.0, 3.0) == 0
+    def left(epsilon, allowance, spent=None):
+        charge = Charge(epsilon, 1.0, 1e-9)
+        return Grant(allowance, UNLIMITED).rounds_left({} if spent is None else {charge: spent}, charge)
+
+    assert left(1e-300, 1e300) > 10**9
+    assert left(1.0, 0.5) == 0
+    assert left(1.0, 3.0, spent=5) == 0
+    assert left(1.0, math.inf) is None
+
+
+def test_both_limits_count():
+    charge = Charge(1.0, 0.5, 1e-9)
+    assert Grant(10.0, Cost(2.0, 1.0)).rounds_left({}, charge) == 4
+    assert Grant(3.0, Cost(2.0, 1.0)).rounds_left({}, charge) == 3
+    assert Grant(10.0, Cost(2.0, 2e-9)).rounds_left({charge: 1}, charge) == 1
+    assert Grant(10.0, Cost(2.0, 1.0)).rounds_left({}, Charge(1.0, math.inf, 1e-9)) == 0
+    # The same epsilon at two central costs is still counted, not added up.
+    other = Charge(0.1, 0.7, 1e-9)
+    assert local_epsilon({other: 3, Charge(0.1, 0.5, 1e-9): 4}) == 0.1 * 7

@@ -220,7 +220,7 @@ def test_a_second_vault_on_the_ledger_is_refused(vault, small):
     before = vault.socket.stat().st_ino
     other = subprocess.run([APES, "vault", vault.folder / "vault.json"], capture_output=True, text=True)
     assert other.returncode == 2
-    assert "ledger.sqlite is in use by another process" in other.stderr
+    assert "vault.sock is in use by another process" in other.stderr
     assert vault.socket.stat().st_ino == before
     assert is_answered(vault, small, vault.next_round())
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from apes.mathematics.randomness import Purpose, SimulationSource
-from apes.shuffler.counts import count_levels
+from apes.shuffler.counts import count_bits, count_levels
 from apes.shuffler.shuffle import permute_rows
 
 SOURCE = SimulationSource(8, 1)
@@ -28,9 +28,12 @@ SOURCE = SimulationSource(8, 1)
 def test_counts_are_bincounts(users, width, levels, seed):
     codes = np.random.default_rng(seed).integers(0, levels, (users, width)).astype(np.uint8)
     counts = np.full((width, levels), 7, dtype=np.uint16)
-    assert count_levels(codes, counts)
     expected = np.array([np.bincount(column, minlength=levels) for column in codes.T])
+    assert count_levels(codes, counts)
     assert (counts == expected + 7).all()
+    if levels == 2:
+        assert count_bits(codes, counts)
+        assert (counts == 2 * expected + 7).all()
 
 
 @pytest.mark.parametrize("place", [(0, 0), (4, 99), (2, 64)])
@@ -41,6 +44,19 @@ def test_a_level_out_of_range_counts_nothing(place, level):
     counts = np.zeros((100, 5), dtype=np.uint16)
     assert not count_levels(codes, counts)
     assert not counts.any()
+
+
+@pytest.mark.parametrize("bits", [[2, 0], [1, 255], [0, 4]])
+def test_a_byte_that_is_not_a_bit_counts_nothing(bits):
+    counts = np.zeros((70, 2), dtype=np.uint16)
+    assert not count_bits(np.repeat(np.array(bits, dtype=np.uint8)[:, None], 70, axis=1), counts)
+    assert not counts.any()
+
+
+def test_as_many_bits_as_a_tally_holds():
+    counts = np.zeros((3, 2), dtype=np.uint16)
+    assert count_bits(np.ones((65535, 3), dtype=np.uint8), counts)
+    assert (counts == [0, 65535]).all()
 
 
 def permuted(rows, n, first=0, source=SOURCE):

@@ -21,6 +21,17 @@ from apes.terms.plan import schedule_digest
         ({"levels": 1}, r"levels must be in \[2, 256\], got 1"),
         ({"levels": 257}, r"levels must be in \[2, 256\], got 257"),
         ({"levels": "fine"}, r"levels must be in \[2, 256\] or 'continuous', got 'fine'"),
+        ({"norm": 0.0}, r"norm must be in \(0, inf\), got 0.0"),
+        ({"norm": float("nan")}, r"norm must be in \(0, inf\), got nan"),
+        ({"norm": float("inf")}, r"norm must be in \(0, inf\), got inf"),
+        ({"norm": 1.0, "levels": 256}, r"levels must be 2 with a norm, got 256"),
+        ({"norm": 1.0, "levels": 2.0}, r"levels must be a whole number, got 2.0"),
+        ({"norm": 1.0, "levels": "continuous"}, r"levels must be 2 with a norm, got 'continuous'"),
+        ({"norm": 1.0, "calibration": "inverse"}, r"calibration must be left out: .* unbiased"),
+        *(
+            ({"norm": 1.0, "framework": framework}, r"norm must be left out: .*; got 1.0")
+            for framework in ("s-apes", "s-apes-first", "s-apes-threshold", "unis", "pldp", "ldp-min", "non-private")
+        ),
         ({"framework": "unis", "levels": 256}, r"levels must be left out"),
         ({"learning_rate": 0.0}, r"learning_rate must be in"),
         ({"momentum": 1.0}, r"momentum must be in"),
@@ -92,8 +103,8 @@ def test_the_identity_changes_with_every_field():
     }  # fmt: skip
     fedprox = {"local_epochs": 3, "local_learning_rate": 0.5, "mu": 0.1}
     of_simulation = {"users": 9, "budgets": "uniform1", "split": "label", "update": "fedprox", "seed": 2}
-    # Name and scale of the data are seen in the images; a mechanism of one's own has its own test.
-    assert {*of_plan, "mechanism"} == {field.name for field in fields(Plan)}
+    # Name and scale of the data are seen in the images; a mechanism of one's own and a norm have their own tests.
+    assert {*of_plan, "mechanism", "norm"} == {field.name for field in fields(Plan)}
     assert {*of_simulation, *fedprox, "data", "normalise"} == {field.name for field in fields(Simulation)}
     found = [
         identity(plan, simulation, data),
@@ -106,6 +117,19 @@ def test_the_identity_changes_with_every_field():
         identity(plan, simulation, tiny_data(0.5)),
     ]
     assert len(set(found)) == len(found)
+
+
+def test_a_norm_is_part_of_the_terms():
+    simulation, data = Simulation(users=20), tiny_data()
+    plans = [Plan(), Plan(levels=2), Plan(norm=1.0), Plan(norm=2.0), Plan(norm=1.0, levels=2)]
+    assert len({identity(plan, simulation, data) for plan in plans}) == 5
+    terms = plans[2].terms
+    assert (terms.norm, terms.reports.levels, plans[2].as_dict()["norm"]) == (1.0, 2, 1.0)
+    assert len({terms.reports.digest, plans[1].terms.reports.digest, plans[3].terms.reports.digest}) == 3
+    exposure = terms.exposure(1, make_budgets("uniform2", 50, 1), 70)
+    assert (exposure.norm, exposure.levels, exposure.clip, exposure.why_not_certified) == (1.0, 2, 0.1, None)
+    assert exposure.form != plans[3].terms.exposure(1, exposure.budgets, 70).form
+    assert type(exposure).from_dict(exposure.as_dict(), exposure.budgets).norm == 1.0
 
 
 def test_the_exposure_says_what_the_stages_do():

@@ -23,7 +23,16 @@ def test_every_framework_learns_something(framework, small_digits):
     result = trained(small_digits, plan, people)
     assert result.accuracy > 0.5
     assert [entry.round for entry in result.metrics] == list(range(1, 16))
-    assert {exposure.mechanism for exposure in result.exposures} == {FRAMEWORKS[framework].mechanism(0.1, None).name}
+    mechanism = FRAMEWORKS[framework].mechanism(0.1, None, None).name
+    assert {exposure.mechanism for exposure in result.exposures} == {mechanism}
+
+
+@pytest.mark.slow
+def test_one_bit_learns_something(small_digits):
+    plan, people = Plan(norm=1.0, rounds=15), Simulation(budgets="constant:4", users=600)
+    result = trained(small_digits, plan, people)
+    assert result.accuracy > 0.5
+    assert {(exposure.levels, exposure.norm, exposure.clip) for exposure in result.exposures} == {(2, 1.0, 0.1)}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +44,7 @@ def test_every_framework_learns_something(framework, small_digits):
                 {},
                 {"framework": "apes", "levels": "continuous"},
                 {"framework": "apes", "levels": 16, "calibration": "inverse"},
+                {"framework": "apes", "norm": 0.5},
                 {"framework": "unis"},
                 {"framework": "pldp"},
                 {"framework": "s-apes"},

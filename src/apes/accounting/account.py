@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from apes.accounting import Array
-from apes.accounting.certificate.curve import hiding_curve, honest_others
+from apes.accounting.certificate.joint_clipping import local_norm_epsilon
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee, certify_rounds
 from apes.accounting.local import local_user_epsilon
@@ -17,7 +17,7 @@ from apes.accounting.published.user_level import DeltaConvention, user_apes, use
 from apes.checks import within
 from apes.errors import RegimeError
 
-_PERSONAL_POINTS = 20
+_GROUPS = 8
 # Top-b is evaluated where the paper does: a fifth of the coordinates kept.
 _KEPT = 0.2
 
@@ -41,16 +41,24 @@ class Question:
 class Account:
     """The answer: certified, one coordinate of one round, all of one round, all of all rounds; and the rest.
 
-    The rest is `published_figures`, `personal_curve`, and for the user with the largest budget `local_figures`.
+    The rest is `published_figures`, `by_group` of all rounds, and for the user with the largest budget `local_figures`.
     """
 
     dimension: Guarantee
     round: Guarantee
     total: Guarantee
     published: dict[str, float | None]
-    personal_local: Array
-    personal_central: Array
+    personal: tuple["BudgetGroup", ...]
     local: dict[str, float]
+
+
+@dataclass(frozen=True)
+class BudgetGroup:
+    """Users with budgets up to one that some of them have, and what is certified for each of them."""
+
+    budget: float  # the largest of the group
+    users: int
+    epsilon: float
 
 
 def account(question: Question, progress: Callable[[str], None] = lambda step: None) -> Account:
@@ -64,37 +72,43 @@ def account(question: Question, progress: Callable[[str], None] = lambda step: N
     progress("certified, all rounds")
     total = certify_rounds(exposure, delta, question.rounds, colluders)
     progress("personal guarantees")
-    local, central = personal_curve(exposure.budgets, delta_c, exposure.levels, colluders)
+    personal = by_group(total, exposure.budgets)
     progress("published bounds")
     published = published_figures(exposure.budgets, question.delta_s, exposure.dimensions)
     largest = float(exposure.budgets.max())
-    locally = local_figures(largest, exposure.dimensions, exposure.charged, exposure.levels)
-    return Account(dimension, one_round, total, published, local, central, locally)
+    locally = local_figures(exposure, largest, delta)
+    return Account(dimension, one_round, total, published, personal, locally)
 
 
-def personal_curve(budgets: Array, delta: float, levels: int | None, colluders: int) -> tuple[Array, Array]:
-    """Local budgets and the certified central epsilon of a user with each, one coordinate of one round.
+def by_group(guarantee: Guarantee, budgets: Array) -> tuple[BudgetGroup, ...]:
+    """The guarantee of groups of users by their budgets, at most eight; each group is charged as its boldest."""
+    different, counts = np.unique(budgets, return_counts=True)
+    # The last of each share of the users; where few budgets differ, each of them.
+    share = np.searchsorted(np.cumsum(counts), budgets.size * np.arange(1, _GROUPS + 1) / _GROUPS)
+    last = np.arange(different.size) if different.size <= _GROUPS else np.unique(np.append(share, different.size - 1))
+    sizes = np.diff(np.cumsum(counts)[last], prepend=0)
+    return tuple(
+        BudgetGroup(budget, users, guarantee.of(budget).epsilon)
+        for budget, users in zip(different[last].tolist(), sizes.tolist(), strict=True)
+    )
 
-    The central epsilon increases with the local budget (docs/proofs.md, 4), so for a budget in between the next larger
-    one is valid.
+
+def local_figures(exposure: Exposure, budget: float, delta: float) -> dict[str, float]:
+    """What the reports of a user with this budget reveal in one round to somebody who sees who sent them.
+
+    One coordinate's, those of all that are charged for, those of all with a fifth kept by top-b; and where updates have
+    a bounded norm, all of them at ``delta``.
     """
-    different = np.unique(budgets)
-    local = different[np.unique(np.linspace(0, different.size - 1, _PERSONAL_POINTS).astype(int))]
-    others = honest_others(budgets, colluders)
-    central = [hiding_curve(float(e), others, delta, levels).epsilon(delta) for e in local]
-    return local, np.maximum.accumulate(central)
-
-
-def local_figures(budget: float, dimensions: int, charged: int, levels: int | None) -> dict[str, float]:
-    """What a user's reports reveal in one round to somebody who sees who sent them.
-
-    One coordinate's, those of all that are charged for, and those of all with a fifth kept by top-b.
-    """
-    return {
+    d, levels = exposure.dimensions, exposure.levels
+    figures = {
         "dimension": budget,
-        "user": local_user_epsilon(budget, charged, levels=levels),
-        "user_top_b": local_user_epsilon(budget, dimensions, _kept(dimensions), levels),
+        "user": local_user_epsilon(budget, exposure.charged, levels=levels),
+        "user_top_b": local_user_epsilon(budget, d, _kept(d), levels),
     }
+    if exposure.norm is not None:
+        bounded = local_norm_epsilon(budget, exposure.norm / exposure.clip * (1 + 1e-12), delta)
+        figures["user_at_delta"] = min(figures["user"], bounded)
+    return figures
 
 
 def _kept(dimensions: int) -> int:

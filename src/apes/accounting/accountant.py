@@ -1,30 +1,45 @@
-"""The accountant of a run, its gate: what is certified after each round, and whether another one fits the target."""
+"""The accountant of a run, its gate: a filter that is asked before a release, with those who would be in it."""
 
 import math
 from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from functools import cache
+from typing import Any
 
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import Composer
-from apes.accounting.exposure import Exposure, Ways
-from apes.accounting.guarantee import Guarantee, took_part
+from apes.accounting.composition.gaussian import largest_mu
+from apes.accounting.exposure import Cost, Exposure, Ways
+from apes.accounting.guarantee import FEW, Guarantee, cover_of, took_part
 from apes.checks import positive, whole
 from apes.errors import BudgetExceeded, ParameterError
 
+_UNLIMITED = "who took part was chosen on the way and no target was set, and only a limit is a guarantee then"
+_BEYOND = "more was released than the limit allows, and a filter that let it pass guarantees nothing"
+
 
 class Accountant:
-    """Certified central epsilon of any one user, charged round by round; each round may have other participants.
+    """What releases cost any one user, charged round by round; each round may have other participants.
 
-    Who takes part must not depend on anybody's data. In every round the victim is whoever took part with the largest
-    budget, so the figure covers everybody, also those who took part in some rounds only. An accountant belongs to one
-    run: rounds come in order, each once, and all have the form of the first.
+    In every round the victim is whoever took part with the largest budget, so the figure covers everybody, also those
+    who took part in some rounds only. An accountant belongs to one run: rounds come in order, each once, and all have
+    the form of the first.
+
+    Guarantee:
+        With a target, who takes part, when, and how many rounds there are may be chosen by what was released before:
+        what is guaranteed is then the target, never what happened to be spent (docs/proofs.md, 13). What was spent is
+        the guarantee only where all of that was settled beforehand.
 
     Args:
-        delta: Of the guarantee, in (0, 1); at least 1e-100 where rounds or coordinates are composed.
-        expected_rounds: About how many rounds there will be, at least 1; figures are tightest there, valid for any.
+        delta: Of the guarantee, in [1e-100, 1).
+        expected_rounds: About how many rounds there will be, at least 1; a thousand times as many are answered too.
         target: Largest epsilon allowed, or None.
         colluders: Users of each round who tell the adversary what they reported.
         victim: Budget of the user that the figures are about, or None for everybody.
+        settled: Whether who takes part in which round, and how many rounds there are, was fixed before the first
+            release; by default, whether there is no target.
+        limit: What may be spent in all where nothing was settled; by default what the target allows.
 
     >>> import numpy as np
     >>> accountant = Accountant(1e-6, expected_rounds=2)
@@ -41,100 +56,160 @@ class Accountant:
         target: float | None = None,
         colluders: int = 0,
         victim: float | None = None,
+        settled: bool | None = None,
+        limit: Cost | None = None,
     ) -> None:
         self._delta = check_delta(delta)
         self._target = None if target is None else positive("target_epsilon", target)
+        self.settled = target is None if settled is None else settled
         self._expected = whole("expected_rounds", expected_rounds, 1)
         self._colluders = whole("colluders", colluders, 0)
         self._victim = None if victim is None else positive("victim", victim)
+        self.limit = limit if target is None else self._allowed(self.target or 0.0)
         self._composer = cache(lambda uses: Composer(self.delta, uses * self._expected))
         self._exposures: list[Exposure] = []
-        self._curves: dict[str, Ways] = {}
+        self._kinds: dict[str, Exposure] = {}
+        self._curves = cache(self._ways)
         self._rounds: Counter[str] = Counter()
         self._known: dict[frozenset[tuple[str, int]], float] = {frozenset(): 0.0}
+        self.spent = Cost()
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "Accountant":
+        """An accountant that has charged nothing, from `as_dict`."""
+        limit = plain["limit"]
+        return cls(**{**plain, "limit": None if limit is None else Cost(**limit)})
+
+    def as_dict(self) -> dict[str, Any]:
+        """What it was made of, as plain values."""
+        limit = None if self.limit is None or self.target is not None else asdict(self.limit)
+        names = {"delta": self.delta, "expected_rounds": self._expected, "target": self.target}
+        return {**names, "colluders": self._colluders, "settled": self.settled, "limit": limit}
 
     delta = property(lambda self: self._delta)
     target = property(lambda self: self._target)
 
     @property
     def epsilon(self) -> float:
-        """Certified epsilon of everything charged so far; 0 if nothing was, infinite where there is no certificate."""
-        return self._epsilon(self._rounds)
+        """Epsilon of everything charged so far; 0 if nothing was, infinite where there is no certificate."""
+        return self._epsilon(self._rounds, self.spent)
 
     @property
     def rounds(self) -> int:
         """Rounds charged so far."""
         return len(self._exposures)
 
+    def cost(self, exposure: Exposure) -> Cost:
+        """What one such round costs."""
+        # Per use of a curve: all uses of a thousand times the expected rounds stay below what is set aside.
+        delta_0 = cover_of(self.delta) / (1e3 * self._expected * max(exposure.uses))
+        return exposure.cost(delta_0, self._colluders, self._victim)
+
     def charge(self, exposure: Exposure, rounds: int = 1) -> float:
-        """Charge rounds that are about to be released, and return the certified epsilon of all so far.
+        """Charge rounds that are about to be released, and return the epsilon of all so far.
 
         Raises:
-            BudgetExceeded: If that would go beyond the target; nothing is charged then.
+            BudgetExceeded: If that would go beyond the limit; nothing is charged then.
             ParameterError: If the round is not the next one, or not one of this run.
         """
+        if not self.allows(exposure, rounds):
+            beyond = "limit that was set" if self.target is None else f"target {self.target:g}"
+            raise BudgetExceeded(f"the round would bring epsilon to {self.after(exposure):.4g}, beyond the {beyond}")
+        return self.record(exposure, rounds)
+
+    def record(self, exposure: Exposure, rounds: int = 1) -> float:
+        """Charge rounds that are out already, whatever they come to."""
         epsilon = self.after(exposure, rounds)
-        if self.target is not None and not epsilon <= self.target:
-            raise BudgetExceeded(f"the round would bring epsilon to {epsilon:.4g}, beyond the target {self.target:g}")
-        self._rounds = self._with(exposure, rounds)
+        self._rounds, self.spent = self._with(exposure, rounds), self.spent + self.cost(exposure).times(rounds)
         self._exposures += [exposure] * rounds
         return epsilon
 
     def allows(self, exposure: Exposure, rounds: int = 1) -> bool:
-        """Whether further rounds like this one keep within the target."""
-        return self.target is None or self.after(exposure, rounds) <= self.target
+        """Whether further rounds like this one keep within the limit."""
+        epsilon, limit = self.after(exposure, rounds), self.limit
+        if limit is None:
+            return True
+        if self.settled:
+            return self.target is None or epsilon <= self.target
+        return (self.spent + self.cost(exposure).times(rounds)).fits(limit)
 
     def after(self, exposure: Exposure, rounds: int = 1) -> float:
-        """Certified epsilon if further rounds like this one took place; nothing is charged."""
+        """Epsilon of all rounds if further ones like this took place; nothing is charged."""
         form = self._exposures[0].form if self._exposures else exposure.form
         # But for the last, why nothing is certified of it: that costs infinitely much.
         if exposure.form[:-1] != form[:-1]:
             raise ParameterError(f"exposure must have the form of this run's rounds, {form}, got {exposure.form}")
         if self._exposures and exposure.round and exposure.round != self.rounds + 1:
             raise ParameterError(f"round must be {self.rounds + 1}, the next to be charged; got {exposure.round}")
-        return self._epsilon(self._with(exposure, whole("rounds", rounds, 1)))
+        cost = self.cost(exposure).times(whole("rounds", rounds, 1))
+        return self._epsilon(self._with(exposure, rounds), self.spent + cost)
 
     @property
     def guarantee(self) -> Guarantee:
         """What is certified for everything charged so far, for everybody and by budget; or why nothing is."""
         if not self._exposures:
-            return Guarantee(self.epsilon, self.delta, method="nothing was released", account=self._of)
+            return Guarantee(0.0, self.delta, method="nothing was released", account=lambda budget: 0.0)
         level, method = self._exposures[0].level(self.rounds), self._exposures[0].method
         why = next((e.why_not_certified for e in self._exposures if e.why_not_certified is not None), None)
-        return Guarantee(self.epsilon, self.delta, level=level, method=method, why_not_certified=why, account=self._of)
+        epsilon, cost = self.epsilon, self.spent
+        account: Callable[[float], float] = self._of
+        if not self.settled:
+            if why is None and (self.limit is None or not self.spent.fits(self.limit)):
+                why = _UNLIMITED if self.limit is None else _BEYOND
+            cost = Cost(math.inf) if why is not None or self.limit is None else self.limit
+            epsilon = min(math.inf if why is not None else self.target or math.inf, cost.epsilon(self.delta))
+            # Cohorts that were chosen may have hidden some better than others: everybody has the limit.
+            account = _equally(epsilon)
+        facts = Guarantee(epsilon, self.delta, level=level, method=method, why_not_certified=why, account=account)
+        return replace(facts, cost=cost, is_adaptive=not self.settled)
 
     def _of(self, budget: float) -> float:
         """Certified epsilon of a user with this budget, in the same rounds."""
         own = took_part(budget, max((float(exposure.budgets.max()) for exposure in self._exposures), default=0.0))
         personal = Accountant(self.delta, expected_rounds=self._expected, colluders=self._colluders, victim=own)
-        # One of each multiset of participants, as often as it was charged.
+        # One of each multiset of participants, as often as it was charged. Somebody whose budget is known took part
+        # where it is found.
+        with_it = [name for name in self._rounds if own in self._kinds[name].budgets] or list(self._rounds)
         for name, count in self._rounds.items():
-            exposure = next(e for e in self._exposures if _name(e) == name)
-            personal._rounds = personal._with(exposure, count)
+            if name not in with_it:
+                continue
+            personal._rounds = personal._with(self._kinds[name], count)
+            personal.spent += personal.cost(self._kinds[name]).times(count)
         return min(self.epsilon, personal.epsilon)
+
+    def _allowed(self, target: float) -> Cost:
+        """What a filter for the target may spend."""
+        cover = cover_of(self.delta)
+        return Cost((largest_mu(target, self.delta - 2 * cover) * (1 - 1e-8)) ** 2, cover)
 
     def _with(self, exposure: Exposure, rounds: int) -> Counter[str]:
         """Rounds by the name of their curves, with these added."""
-        name = _name(exposure)
-        if name not in self._curves and exposure.why_not_certified is None:
-            self._curves[name] = exposure.curves(self.delta, self._expected, self._colluders, self._victim)
+        name = f"{exposure.budgets_sha256} {exposure.form}"
+        self._kinds[name] = exposure
         return self._rounds + Counter({name: rounds})
 
-    def _epsilon(self, rounds: Counter[str]) -> float:
-        if not rounds.keys() <= self._curves.keys():
-            return math.inf
+    def _epsilon(self, rounds: Counter[str], spent: Cost) -> float:
+        """Epsilon of rounds: by the Gaussian that covers them; settled, by budgets too, and among few exactly."""
+        epsilon, few = spent.epsilon(self.delta), any(self._kinds[name].budgets.size <= FEW for name in rounds)
+        if not self.settled:
+            return epsilon
+        local = sum(self._kinds[name].local(self._victim) * count for name, count in rounds.items())
+        if not (few and math.isfinite(local)):
+            return min(epsilon, local)
         key = frozenset(rounds.items())
         if key not in self._known:
-            ways = zip(*(self._curves[name] for name in rounds), strict=True)
+            ways = zip(*(self._curves(name) for name in rounds), strict=True)
             self._known[key] = min(
                 self._composer(way[0][1]).epsilon(
                     [(curve, uses * n) for (curve, uses), n in zip(way, rounds.values(), strict=True)]
                 )
                 for way in ways
             )
-        return self._known[key]
+        return min(epsilon, self._known[key])
+
+    def _ways(self, name: str) -> Ways:
+        return self._kinds[name].curves(self.delta, self._expected, self._colluders, self._victim)
 
 
-def _name(exposure: Exposure) -> str:
-    """Of the curves of an exposure: another form, or one without a certificate, has other curves."""
-    return f"{exposure.budgets_sha256} {exposure.form}"
+def _equally(epsilon: float) -> Callable[[float], float]:
+    return lambda budget: epsilon

@@ -1,6 +1,7 @@
 """Exposure: what one round reveals, as accountants consume it, logs keep it, and certificates come out of it again."""
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property, lru_cache
@@ -9,9 +10,13 @@ from typing import Any
 import numpy as np
 
 from apes.accounting import Array
-from apes.accounting.certificate.curve import PrivacyCurve, check_levels, hiding_curve, honest_others
+from apes.accounting.certificate.curve import LARGEST_BUDGET, PrivacyCurve, check_levels, hiding_curve, honest_others
+from apes.accounting.certificate.joint_clipping import norm_shift
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
-from apes.checks import positive_array, whole
+from apes.accounting.certificate.two_levels import LowerCurve, two_level_curve
+from apes.accounting.composition.gaussian import covering_shift, gaussian_epsilon
+from apes.accounting.composition.lattice import UNIT
+from apes.checks import positive, positive_array, whole
 from apes.errors import DataError, ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
 
@@ -19,6 +24,36 @@ NEIGHBOURS = "replace-one-user"
 """One user's data replaced by any other; the number of users and everybody's budget stay, and are public."""
 Ways = tuple[tuple[PrivacyCurve, int], ...]
 """Curves and how often each is used: every one of them covers the round, and the smaller result holds."""
+# A budget from which on two-level reports are looked at both ways.
+_BOLD = 3.0
+# Sums of up to a million costs are off by less.
+_SUMS = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What releases cost one person: covered by a Gaussian shift of mu, and by an event of probability ``delta``.
+
+    Costs add up, also where the next release is chosen by what came out of the last (docs/proofs.md, 13).
+    """
+
+    mu_squared: float = 0.0
+    delta: float = 0.0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.mu_squared + other.mu_squared, self.delta + other.delta)
+
+    def times(self, rounds: int) -> "Cost":
+        """The same release so many times."""
+        return Cost(self.mu_squared * rounds, self.delta * rounds)
+
+    def fits(self, limit: "Cost") -> bool:
+        """Whether it is within a limit, up to the rounding of sums, which `epsilon` allows for."""
+        return self.mu_squared <= limit.mu_squared * _SUMS and self.delta <= limit.delta * _SUMS
+
+    def epsilon(self, delta: float) -> float:
+        """Epsilon at delta of everything together, from above."""
+        return gaussian_epsilon(math.sqrt(self.mu_squared) * _SUMS, delta - self.delta * _SUMS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +72,7 @@ class Exposure:
         shuffled: Whether reports of a coordinate were permuted (or counted) across users.
         sparsifier: ``top-b``, ``random-b``, ``threshold``, ``top-b-first`` or None.
         why_not_certified: Why no central guarantee covers it, or None.
+        norm: R, bound of every update's L2 norm, in (0, inf), where reports have two levels; or None.
     """
 
     budgets: Array = field(repr=False)
@@ -50,6 +86,7 @@ class Exposure:
     shuffled: bool = True
     sparsifier: str | None = None
     why_not_certified: str | None = None
+    norm: float | None = None
 
     def __post_init__(self) -> None:
         # Accountants remember what a multiset of budgets costs; memory of bytes cannot be made writable again.
@@ -60,6 +97,8 @@ class Exposure:
         check_levels(self.levels)
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
+        if self.norm is not None and not (positive("norm", self.norm) and self.levels == 2):
+            raise ParameterError(f"norm must be left out: reports have {self.levels} levels, not 2; got {self.norm!r}")
         if self.charged < (least := self._least_charged):
             raise ParameterError(f"charged must be in [{least}, {self.dimensions}] here, got {self.charged}")
         whole("round", self.round, 0)
@@ -83,7 +122,7 @@ class Exposure:
     @property
     def form(self) -> tuple[object, ...]:
         """What all rounds of one run have in common."""
-        sizes = (self.dimensions, self.charged, self.levels, self.top_b_first)
+        sizes = (self.dimensions, self.charged, self.levels, self.top_b_first, self.norm)
         return (*sizes, self.mechanism, self.clip, self.sparsifier, self.shuffled, self.why_not_certified)
 
     @property
@@ -103,6 +142,12 @@ class Exposure:
         # Two updates differ in at most 2 b coordinates; or, counted in couples, b uses of another curve.
         return min(self.charged, 2 * self.top_b_first), self.top_b_first
 
+    @property
+    def forced(self) -> int:
+        """In how many coordinates two updates can be at opposite ends."""
+        room = self.charged if self.norm is None else math.floor((self.norm / self.clip) ** 2)
+        return min(room, *self.uses)
+
     def curves(self, delta: float, rounds: int, colluders: int = 0, victim: float | None = None) -> Ways:
         """The curves of the round and their uses, way by way, for about so many rounds of ``delta`` together.
 
@@ -113,6 +158,26 @@ class Exposure:
         own = largest if victim is None else min(victim, largest)
         deltas = tuple(delta / (rounds * uses) for uses in self.uses)
         return _curves(self.budgets.tobytes(), own, self.uses, deltas, colluders, self.levels)
+
+    def cost(self, delta_0: float, colluders: int = 0, victim: float | None = None) -> Cost:
+        """What the round costs the victim (by default anybody), ``delta_0`` per use of a curve being left uncovered."""
+        if self.why_not_certified is not None:
+            return Cost(math.inf, 0.0)
+        largest = float(self.budgets.max())
+        own = largest if victim is None else min(victim, largest)
+        shifts = _shifts(self.budgets.tobytes(), own, self.uses, delta_0, colluders, self.levels)
+        ways = [Cost(uses * c * c * (1 + 8 * UNIT), uses * delta_0) for c, uses in shifts]
+        if self.norm is not None and 0 < shifts[0][0] < math.inf:
+            mu = norm_shift(shifts[0][0], self.norm / self.clip * (1 + 4 * UNIT), delta_0)
+            ways.append(Cost(mu * mu * (1 + 8 * UNIT), 2 * self.uses[0] * delta_0))
+        return min(ways, key=lambda cost: cost.mu_squared)
+
+    def local(self, victim: float | None = None) -> float:
+        """What it tells about the victim (by default anybody) whoever hides them, in nats: budgets added up."""
+        if self.why_not_certified is not None:
+            return math.inf
+        largest = float(self.budgets.max())
+        return self.uses[0] * (largest if victim is None else min(victim, largest)) * _SUMS
 
     def as_dict(self) -> dict[str, Any]:
         """The exposure as plain values, for a line of JSON; the budgets by their digest, which names their file."""
@@ -135,6 +200,15 @@ class Exposure:
         return exposure
 
 
+def curve_of(victim: float, others: Array, delta: float, levels: int | None) -> PrivacyCurve:
+    """The best curve of one coordinate that there is: bits need no blanket."""
+    if levels != 2 or victim > LARGEST_BUDGET:
+        return hiding_curve(victim, others, delta, levels)
+    bits = two_level_curve(victim, others, delta)
+    # Lines are coarse close to a large budget, where a blanket is not.
+    return bits if victim <= _BOLD else LowerCurve(bits, hiding_curve(victim, others, delta, levels))
+
+
 # Runs on the same people ask again and again.
 @lru_cache(maxsize=64)
 def _curves(  # parameters: all that a certificate depends on, hashable
@@ -142,13 +216,22 @@ def _curves(  # parameters: all that a certificate depends on, hashable
 ) -> Ways:
     """The whole coordinate's curve and, where there are two ways, the one of couples."""
     others = honest_others(np.frombuffer(budgets), colluders)
-    plain = hiding_curve(victim, others, deltas[0], levels), uses[0]
+    plain = curve_of(victim, others, deltas[0], levels), uses[0]
     if len(deltas) == 1:
         return (plain,)
     if victim > LARGEST_COUPLE_BUDGET:
         # The couple's curve is not computed there: whole coordinates are counted both ways.
         return plain, plain
     return plain, (top_b_first_curve(victim, others, deltas[1], levels), uses[1])
+
+
+@lru_cache(maxsize=256)
+def _shifts(  # parameters: all that a certificate depends on, hashable
+    budgets: bytes, victim: float, uses: tuple[int, ...], delta_0: float, colluders: int, levels: int | None
+) -> tuple[tuple[float, int], ...]:
+    """The Gaussian shift that covers one use, and how many uses there are, way by way."""
+    ways = _curves(budgets, victim, uses, (delta_0,) * len(uses), colluders, levels)
+    return tuple((covering_shift(curve, delta_0), count) for curve, count in ways)
 
 
 def budgets_digest(budgets: Array) -> str:

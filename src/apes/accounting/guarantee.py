@@ -8,11 +8,24 @@ from typing import Any
 from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import composed_epsilon
-from apes.accounting.exposure import NEIGHBOURS, Exposure
+from apes.accounting.composition.gaussian import gaussian_delta
+from apes.accounting.exposure import NEIGHBOURS, Cost, Exposure
 from apes.accounting.lower import lower_epsilon
 from apes.checks import positive, whole
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
+
+FEW = 1000
+"""Users from which on the exact composition of a fixed sequence gains nothing over one Gaussian."""
+
+# Share of delta that is set aside for what the Gaussians do not cover.
+_COVER = 1e-3
+_UNKNOWN = Cost(math.inf)
+
+
+def cover_of(delta: float) -> float:
+    """The part of delta that all uses together may leave uncovered."""
+    return _COVER * delta
 
 
 @dataclass(frozen=True)
@@ -28,6 +41,10 @@ class Guarantee:
         lower: What some dataset forces at the same delta: how tight epsilon is; 0 where none is known. Over many
             coordinates or rounds its own rounding is not bounded, so it is a measure, not a theorem.
         why_not_certified: Why nothing is certified; None if something is.
+        cost: Gaussian shift and probability that cover everything; what `epsilon_at` and `delta_at` come from.
+        is_adaptive: Which road it came by. True: it holds whoever chose, by what was released before, who took part
+            and when to stop; it is the limit that was set, not what was spent. False: it holds for this sequence of
+            participants, settled before the first release.
         account: Certified epsilon of a user with a given budget; see `of`.
     """
 
@@ -38,7 +55,22 @@ class Guarantee:
     method: str = ""
     lower: float = 0.0
     why_not_certified: str | None = None
+    cost: Cost = _UNKNOWN
+    is_adaptive: bool = False
     account: Callable[[float], float] = field(default=lambda budget: math.inf, repr=False, compare=False)
+
+    @property
+    def mu(self) -> float:
+        """The Gaussian shift that covers everything, up to ``cost.delta``."""
+        return math.sqrt(self.cost.mu_squared)
+
+    def epsilon_at(self, delta: float) -> float:
+        """The same guarantee at another delta in (0, 1): epsilon, from above."""
+        return self.cost.epsilon(check_delta(delta))
+
+    def delta_at(self, epsilon: float) -> float:
+        """The same guarantee at another epsilon in (0, inf): delta, from above."""
+        return min(1.0, gaussian_delta(self.mu, positive("epsilon", epsilon)) + self.cost.delta)
 
     def of(self, budget: float) -> "Guarantee":
         """The guarantee of a user with this local budget: at most everybody's.
@@ -53,15 +85,17 @@ class Guarantee:
         """The guarantee of a run as plain values, with epsilon after each round; or why there is none."""
         why = self.why_not_certified
         figures = {"epsilon": None if why else self.epsilon, "epsilon_by_round": None if why else list(by_round)}
+        road = "adaptive" if self.is_adaptive else "fixed sequence"
         public = {"delta": self.delta, "neighbours": self.neighbours, "level": "user, all coordinates of all rounds"}
-        return {**figures, **public, "why": why}
+        return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, "road": road, **public, "why": why}
 
     def __str__(self) -> str:
         if self.why_not_certified is not None:
             return f"nothing central is certified: {self.why_not_certified}"
+        road = "whoever takes part" if self.is_adaptive else "for participants settled beforehand"
         return (
-            f"epsilon {self.epsilon:.4g} at delta {self.delta:.3g}: whatever the analyzer does, what it learns about "
-            f"anybody changes by a factor of e^{self.epsilon:.4g} at most, unless the shuffler colludes with it"
+            f"epsilon {self.epsilon:.4g} at delta {self.delta:.3g}, {road}: whatever the analyzer does, what it learns "
+            f"about anybody changes by a factor of e^{self.epsilon:.4g} at most, unless the shuffler colludes with it"
         )
 
 
@@ -102,16 +136,18 @@ def certify(
 def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders: int = 0) -> Guarantee:
     """Certify rounds with the same participants: `certify`, by exposure."""
     epsilon = certified_epsilon(exposure, delta, rounds, colluders)
-    # The datasets that force a loss change every coordinate; what they force through a sparsifier is not known.
-    dense = exposure.top_b_first is None and exposure.sparsifier is None
-    lower = lower_epsilon(exposure.budgets, delta, exposure.levels, exposure.charged * rounds) if dense else 0.0
+    # Sparse reports: b uses. For random choices that is forced if they are public and everybody's the same, which the
+    # certificate allows for. What a threshold's padding hides is not known.
+    is_known = exposure.sparsifier in (None, "random-b", "top-b-first")
+    forced = exposure.forced * rounds
+    lower = lower_epsilon(exposure.budgets, delta, exposure.levels, forced) if is_known and forced else 0.0
 
     def personal(budget: float) -> float:
         own = took_part(budget, float(exposure.budgets.max()))
         return certified_epsilon(exposure, delta, rounds, colluders, victim=own)
 
-    level, method = exposure.level(rounds), exposure.method
-    return Guarantee(epsilon, delta, level=level, method=method, lower=lower, account=personal)
+    level, method, cost = exposure.level(rounds), exposure.method, _cost(exposure, delta, rounds, colluders)
+    return Guarantee(epsilon, delta, level=level, method=method, lower=lower, cost=cost, account=personal)
 
 
 def took_part(budget: float, largest: float) -> float:
@@ -128,5 +164,14 @@ def certified_epsilon(
 
     It is about the user with the largest budget, which covers everybody, or about one with the victim's.
     """
-    ways = exposure.curves(check_delta(delta), whole("rounds", rounds, 1), colluders, victim)
-    return min(composed_epsilon(curve, delta, uses * rounds) for curve, uses in ways)
+    cost = _cost(exposure, check_delta(delta), whole("rounds", rounds, 1), colluders, victim)
+    epsilon = min(cost.epsilon(delta), exposure.local(victim) * rounds)
+    if exposure.budgets.size > FEW and max(exposure.uses) * rounds > 1:
+        return epsilon
+    ways = exposure.curves(delta, rounds, colluders, victim)
+    return min(epsilon, *(composed_epsilon(curve, delta, uses * rounds) for curve, uses in ways))
+
+
+def _cost(exposure: Exposure, delta: float, rounds: int, colluders: int, victim: float | None = None) -> Cost:
+    delta_0 = cover_of(delta) / (rounds * max(exposure.uses))
+    return exposure.cost(delta_0, colluders, victim).times(rounds)

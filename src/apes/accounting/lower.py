@@ -31,7 +31,8 @@ _RARE = 1e-14
 def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int = 1) -> float:
     """Largest epsilon that some dataset forces at ``delta``, for the user with the largest budget.
 
-    The count is coordinates times rounds; the victim's data is the same in all.
+    The count is coordinates times rounds; the victim's data is the same in all. Of sparse reports it is the coordinates
+    that are kept: the data are zero in all others.
     """
     count, levels, delta = whole("count", count, 1), check_levels(levels), check_delta(delta)
     budgets = np.sort(positive_array("budgets", budgets))

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from apes.analyzer.expected import Channel, continuous_response, law_at_zero
 from apes.errors import ParameterError, ProtocolError
-from apes.mathematics.arrays import F64
+from apes.mathematics.arrays import F64, I64
 from apes.mathematics.levels import level_values
 from apes.messages import Batch, CountedBatch, Estimate, PermutedBatch, SummedBatch
 
@@ -90,13 +90,29 @@ class CodedInverse:
         """Invert the expected mean of the statistic; between levels it is linear, outside its range, clip."""
         channel = self.channel(batch.budgets)
         psi = self.statistic(channel, batch.budgets.size)
-        if isinstance(batch, PermutedBatch) and batch.values.dtype == np.uint8:
-            batch = batch.counted(psi.size)
-        if not isinstance(batch, CountedBatch) or batch.counts.shape[1] != psi.size:
-            raise ProtocolError(f"this plan's reports have {psi.size} levels; the batch does not")
-        observed = batch.counts @ psi / batch.budgets.size
+        observed = level_counts(batch, psi.size) @ psi / batch.budgets.size
         mean = np.interp(observed, channel @ psi, level_values(psi.size, self.clip))
         return Estimate(mean, self.standard_error(batch.budgets))
+
+
+@dataclass(frozen=True)
+class Signs:
+    """For reports of one bit: user i's sign is tanh(e_i / 2) x_i / C on average, so a mean of signs needs a factor."""
+
+    clip: float
+
+    def standard_error(self, budgets: F64) -> float:
+        """Noise of the estimate at 0, where it is largest: that of n signs."""
+        return self._factor(budgets) / float(np.sqrt(budgets.size))
+
+    def estimate(self, batch: Batch) -> Estimate:
+        """The mean sign over its users' mean tanh(e / 2): unbiased if updates do not depend on budgets."""
+        counts = level_counts(batch, 2)
+        mean = self._factor(batch.budgets) * (counts[:, 1] - counts[:, 0]) / batch.budgets.size
+        return Estimate(mean, self.standard_error(batch.budgets))
+
+    def _factor(self, budgets: F64) -> float:
+        return self.clip / float(np.tanh(budgets / 2).mean())
 
 
 def report_statistic(channel: Channel, users: int = 1) -> F64:
@@ -143,6 +159,15 @@ def _coded_error(channel: Channel, psi: F64, users: int) -> float:
     """Standard error of an estimate at 0 through the statistic psi, in units of C."""
     variance = float(law_at_zero(channel) @ psi**2)
     return _error_at_zero(level_values(psi.size, 1.0), channel @ psi, variance, users)
+
+
+def level_counts(batch: Batch, levels: int) -> I64:
+    """How often each level was reported, (coordinates, levels)."""
+    if isinstance(batch, PermutedBatch) and batch.values.dtype == np.uint8:
+        batch = batch.counted(levels)
+    if not isinstance(batch, CountedBatch) or batch.counts.shape[1] != levels:
+        raise ProtocolError(f"this plan's reports have {levels} levels; the batch does not")
+    return batch.counts
 
 
 def mean_report(batch: Batch) -> F64:

@@ -1,6 +1,7 @@
 """The command account: what is proved about a population, or about a run from its log alone."""
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,9 @@ def account_command(
     dimensions: shared.Dimensions = 7850,
     rounds: Annotated[int, typer.Option(help="Rounds with the same participants.")] = 40,
     delta: Annotated[float, typer.Option(help="Delta of the user-level guarantees.")] = 3.6e-5,
-    levels: shared.Levels = "256",
+    levels: shared.Levels = None,
+    clip: Annotated[float, typer.Option(help="C, bound of every coordinate; it matters beside a norm only.")] = 0.1,
+    norm: shared.Norm = None,
     delta_s: Annotated[float, typer.Option(help="Delta at which bounds per coordinate are compared.")] = 1e-8,
     colluders: Annotated[int, typer.Option(help="Users who tell the adversary what they reported.")] = 0,
     framework: shared.FrameworkName = "apes",
@@ -39,7 +42,7 @@ def account_command(
         unused({name: asked.params[name] for name in given}, "a run has its own")
         _account_of_run(run, as_json)
         return
-    terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep)
+    terms = shared.certified_terms(levels, clip=clip, norm=norm, framework=framework, sparsifier=sparsifier, keep=keep)
     exposure = shared.exposure_of(terms, budgets, users, seed, dimensions)
     began = time.perf_counter()
     with display.working() as show:
@@ -65,12 +68,13 @@ def _account_of_run(path: Path, as_json: bool) -> None:
 def _as_dict(result: Account) -> dict[str, Any]:
     """The account as plain values."""
     levels = {"dimension": result.dimension, "round": result.round, "total": result.total}
-    personal = zip(result.personal_local.tolist(), result.personal_central.tolist(), strict=True)
     return {
-        "certified": {name: {"epsilon": part.epsilon, "delta": part.delta} for name, part in levels.items()},
+        "certified": {
+            name: {"epsilon": part.epsilon, "delta": part.delta, "mu": part.mu} for name, part in levels.items()
+        },
         "neighbours": result.dimension.neighbours,
         "published": result.published,
         "lower": {name: part.lower for name, part in levels.items()},
         "local": result.local,
-        "personal": [{"local": local, "central": central} for local, central in personal],
+        "personal": [asdict(group) for group in result.personal],
     }

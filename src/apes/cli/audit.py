@@ -9,7 +9,6 @@ import typer
 from apes.audit.audit import AuditResult, audit
 from apes.budgets import make_budgets
 from apes.cli import display, shared
-from apes.errors import ParameterError
 
 
 # parameters: one per option, as typer wants it.
@@ -19,19 +18,23 @@ def audit_command(
     dimensions: shared.Dimensions = 50,
     trials: Annotated[int, typer.Option(help="Repetitions of each of the two worlds.")] = 10_000,
     delta: Annotated[float, typer.Option(help="Delta of both the audit and the certificate.")] = 1e-5,
-    levels: shared.Levels = "256",
+    levels: shared.Levels = None,
+    clip: Annotated[float, typer.Option(help="C, bound of every coordinate; it matters beside a norm only.")] = 0.1,
+    norm: shared.Norm = None,
+    framework: shared.FrameworkName = "apes",
+    sparsifier: shared.SparsifierName = None,
+    keep: shared.Keep = None,
     seed: shared.Seed = 1,
     plot: shared.Plot = None,
     as_json: shared.Json = False,
 ) -> None:
     """Attack the real pipeline on a worst-case pair of datasets; fail loudly if it reveals more than is certified."""
-    coded = shared.certified_terms(levels).reports.levels
-    if coded is None:
-        raise ParameterError("levels must be in [2, 256]: the audit attacks coded reports; got 'continuous'")
+    choices = {"framework": framework, "sparsifier": sparsifier, "keep": keep, "clip": clip, "norm": norm}
+    terms = shared.certified_terms(levels, **choices)
     began = time.perf_counter()
-    with display.steps("attacking", "coordinates") as show:
+    with display.steps("attacking", "trials") as progress:
         own = make_budgets(budgets, users, seed)
-        result = audit(own, dimensions=dimensions, trials=trials, levels=coded, delta=delta, seed=seed, progress=show)
+        result = audit(terms, own, dimensions=dimensions, trials=trials, delta=delta, seed=seed, progress=progress)
     # Without what only a picture shows.
     facts = {name: value for name, value in asdict(result).items() if not name.endswith("_attack")}
     facts |= {"passed": result.passed, "seconds": time.perf_counter() - began}

@@ -95,16 +95,26 @@ def account(answer: dict[str, Any]) -> None:
         f"Local, largest budget, one round: {local['dimension']:.4g} per coordinate, {local['user']:,.4g} per user; "
         f"{local['user_top_b']:,.4g} if top-b keeps a fifth"
     )
+    if "user_at_delta" in local:
+        delta = answer["certified"]["round"]["delta"]
+        console.print(
+            f"and by the norm {local['user_at_delta']:.4g} per user at delta {delta:g}, whoever reads the reports"
+        )
     console.print("Published figures are not proved for different budgets: docs/published-bounds.md")
     claims = _table(None, ("bound", "epsilon"))
     for name, value in sorted(answer["published"].items()):
         claims.add_row(name, "outside its range" if value is None else f"{value:.4g}")
     console.print(claims)
-    first, last = answer["personal"][0], answer["personal"][-1]
-    console.print(
-        f"personal, one coordinate: from {first['central']:.3g} (local budget {first['local']:.3g}) "
-        f"to {last['central']:.3g} (local budget {last['local']:.3g}); {answer['seconds']:.1f} s"
-    )
+    groups(answer["personal"])
+    console.print(f"{answer['seconds']:.1f} s")
+
+
+def groups(personal: list[dict[str, Any]]) -> None:
+    """Print what is certified for users by their budgets."""
+    table = _table("[bold]Everybody's own[/] (central, all rounds)", ("local budget up to", "users", "epsilon"))
+    for group in personal:
+        table.add_row(f"{group['budget']:.4g}", f"{group['users']:,}", f"{group['epsilon']:.4g}")
+    console.print(table)
 
 
 def level_choice(answer: dict[str, Any]) -> None:
@@ -135,6 +145,9 @@ def summary(result: dict[str, Any]) -> None:
         (low, high), (user_low, user_high) = budgets["coordinate"], budgets["user"]
         of_user = f"({user_low:,.4g} to {user_high:,.4g} per user and round)"
         local = f"epsilon {low:.3g} to {high:.3g} per coordinate and round, by each user's budget {of_user}"
+        if "user_at_delta" in budgets:
+            low, high = budgets["user_at_delta"]
+            local += f"; by the norm {low:.3g} to {high:.3g} per user and round at delta {proved['delta']:.3g}"
     rows = {
         "test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})",
         "trained": f"{result['framework']} on {result['data']}: {result['users']:,} users, "
@@ -149,21 +162,26 @@ def summary(result: dict[str, Any]) -> None:
         if value is not None:
             table.add_row(name, value)
     console.print(table)
+    if proved["epsilon"] is not None:
+        groups(proved["by_budget"])
 
 
 def spent(accounts: list[dict[str, Any]]) -> None:
     """Print what the users of a vault have spent: the first of them if they are many."""
+    central = accounts[0]["central"]
     table = _table(
-        "[bold]Spent[/] (local epsilon, all coordinates, rounds and runs)",
-        ("user", "budget", "rounds", "spent", "allowance", "rounds left"),
-        "This holds whoever reads the reports. The central figure is in the analyzer's summary: it depends on who else "
-        "took part, and is far smaller among many.",
+        "[bold]Spent[/] (all coordinates, rounds and runs)",
+        ("user", "budget", "rounds", "local", "allowance", "central", "mu", "limit", "rounds left"),
+        f"Local epsilon holds whoever reads the reports. Central epsilon, at delta {central['delta']:.3g}, holds "
+        "against everybody but the shuffler, had every round been of the smallest cohort that it lets through.",
     )
     for user, account in enumerate(accounts[:_USERS_SHOWN]):
-        allowance, left = account["allowance"], account["rounds_left"]
-        limits = "no limit" if allowance is None else f"{allowance:,.4g}", "no limit" if left is None else str(left)
-        own = str(user), f"{account['budget']:.4g}", str(account["rounds"]), f"{account['spent']:,.4g}"
-        table.add_row(*own, *limits)
+        central, left = account["central"], account["rounds_left"]
+        figures = account["spent"], account["allowance"], central["epsilon"], central["mu"], central["limit"]
+        nothing = "", "no limit", "no bound", "no bound", "no limit"
+        cells = [word if figure is None else f"{figure:,.4g}" for figure, word in zip(figures, nothing, strict=True)]
+        own = str(user), f"{account['budget']:.4g}", str(account["rounds"])
+        table.add_row(*own, *cells, "no limit" if left is None else str(left))
     console.print(table)
     if len(accounts) > _USERS_SHOWN:
         console.print(f"{_USERS_SHOWN} of {len(accounts):,} users; --json has them all")
@@ -175,5 +193,6 @@ def federation(summary: dict[str, Any]) -> None:
     console.print(
         f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: accuracy "
         f"[bold]{100 * summary['accuracy']:.2f} %[/], certified epsilon [bold]{certified['epsilon']:.4g}[/] "
-        f"at delta {certified['delta']:.3g} (a user, all rounds)"
+        f"at delta {certified['delta']:.3g} (a user, all rounds, whoever chose who takes part: the limit that was "
+        f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent)"
     )

@@ -97,28 +97,34 @@ def invite_command(
     dataset = display.dataset(chosen.simulation, data_dir)
     servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
     limits = Limits(smallest_budget, largest_budget, smallest_cohort)
-    task = task_of(chosen.plan, chosen.simulation, dataset)
+    task = task_of(chosen.plan, chosen.simulation, dataset, limits)
     with new_folder(folder) as part:
-        invitation = invite(part, task, servers, limits)
+        invitation = invite(part, task, servers)
     shared.tell({"folder": str(folder), "run": invitation.run}, as_json, f"hand out {folder / 'invitation'}")
 
 
 @shared.command(federation_app, "join")
+# parameters: one per option, as typer wants it.
 def join_command(
     folder: Folder,
     invitation: Annotated[Path, typer.Option(help="Folder with the invitation.")],
     data: Annotated[Path, typer.Option(help="NumPy archive: features, labels, offsets, budgets[, allowances].")],
     node_port: Annotated[int, typer.Option(help="Local port for the SuperNode.")] = 9094,
+    lifetime_epsilon: Annotated[
+        float | None, typer.Option(help="Largest central epsilon of a user over all runs and federations.")
+    ] = None,
+    lifetime_delta: Annotated[float, typer.Option(help="Delta that it holds up to.")] = 1e-6,
     as_json: shared.Json = False,
 ) -> None:
     """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
     from apes.federation.parties import CARD, join, new_folder
     from apes.federation.vault.folder import ARRAYS
+    from apes.federation.vault.lifetime import Lifetime
     from apes.storage.arrays import read_arrays
 
     arrays = read_arrays(data, ARRAYS, ("allowances",))
     with new_folder(folder) as part:
-        card = join(part, invitation, arrays, node_port)
+        card = join(part, invitation, arrays, node_port, Lifetime(lifetime_epsilon, lifetime_delta))
     text = f"{len(card.senders)} users; hand over {folder / CARD}"
     shared.tell({"folder": str(folder), **asdict(card)}, as_json, text)
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, dataclass, fields
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ _HELP = {
     "rounds": "Rounds of training; everybody takes part in each.",
     "clip": "Bound C of every coordinate of an update.",
     "levels": "Levels of a coded report, 2 to 256 (default 256), or 'continuous'.",
+    "norm": "Bound R of an update's L2 norm, for apes: reports are one bit per coordinate then (default: none).",
     "data": f"Data set: {', '.join(NAMES)}.",
     "split": "How images are spread over users: iid, label, dirichlet:ALPHA.",
     "normalise": "pixels (in [0, 1]) or unit-norm (every image of L2 norm 1).",
@@ -36,9 +38,11 @@ _HELP = {
     "sparsifier": "S-APES: top-b, random-b, threshold, top-b-first (default: the framework's own).",
     "keep": "S-APES: fraction of coordinates kept (default 0.2; top-b-first: 0.05).",
     "delta": "Delta of the certified central guarantee (default 1 / 10 n).",
-    "target_epsilon": "Stop before the round after which the certified central epsilon would exceed this.",
+    "target_epsilon": "Stop before the round after which the certified central epsilon would exceed this; or "
+    "own:FACTOR: whoever would exceed so many times the own budget is left out of further rounds.",
     "seed": "Seed of the simulation.",
 }
+_NUMBERS_OR_WORDS = ("levels", "target_epsilon")
 _TYPES = {"int": int, "float": float, "str": str}
 # A mechanism of a stranger's is an object: it comes through Python only.
 _FIELDS: dict[str, Field[Any]] = {f.name: f for kind in (Simulation, Plan) for f in fields(kind)}
@@ -92,6 +96,8 @@ def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = No
     choices = dict(choices)
     if "levels" in choices:
         choices["levels"] = parse_levels(choices["levels"])
+    with suppress(ValueError):
+        choices |= {"target_epsilon": float(choices["target_epsilon"])} if "target_epsilon" in choices else {}
     if earlier is None:
         return Choices.of(choices)
     for name, value in choices.items():
@@ -104,9 +110,9 @@ def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = No
 
 
 def _parameter(field: Field[Any]) -> inspect.Parameter:
-    # Levels are a number or a word; everything else is what its annotation begins with.
+    # Some are a number or a word; everything else is what its annotation begins with.
     first = str(getattr(field.type, "__name__", field.type)).split(" |")[0]
-    kind = str if field.name == "levels" else _TYPES[first]
+    kind = str if field.name in _NUMBERS_OR_WORDS else _TYPES[first]
     text = _HELP[field.name]
     if field.default is not None and field.default is not MISSING:
         text += f" (default {field.default})"

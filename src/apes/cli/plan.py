@@ -33,8 +33,9 @@ def plan_command(
     users: shared.Users = 10_000,
     dimensions: shared.Dimensions = 7850,
     rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,
-    levels: shared.Levels = "256",
-    clip: Annotated[str | None, typer.Option(help="Clip bounds C[,C2,...] to state errors for, with levels.")] = None,
+    levels: shared.Levels = None,
+    clip: Annotated[str | None, typer.Option(help="C beside a norm; or C[,C2,...] to state errors for.")] = None,
+    norm: shared.Norm = None,
     framework: shared.FrameworkName = "apes",
     sparsifier: shared.SparsifierName = None,
     keep: shared.Keep = None,
@@ -43,8 +44,9 @@ def plan_command(
     as_json: shared.Json = False,
 ) -> None:
     """Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."""
-    terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep)
     clips = parse_clips(clip)
+    bounds = {"norm": norm, "clip": clips[0] if clips else 0.1}
+    terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep, **bounds)
     # Before a file of budgets is read: what is wrong with the question is not mended by another file.
     check_solve(solve, budgets, clip, terms)
     goal = Goal(target_epsilon, delta, rounds, shared.exposure_of(terms, budgets, users, seed, dimensions))
@@ -68,8 +70,10 @@ def plan_command(
 def check_solve(solve: str, budgets: str, clip: str | None, terms: Terms) -> None:
     """Raise if the other options do not go with what is solved for."""
     one_of("solve", solve, ("cap", "users", "rounds", LEVELS))
-    if clip is not None and solve != LEVELS:
-        raise ParameterError(f"clip must be left out unless levels are solved for; got {clip!r}")
+    if clip is not None and solve != LEVELS and terms.norm is None:
+        raise ParameterError(f"clip must be left out unless levels are solved for or there is a norm; got {clip!r}")
+    if terms.norm is not None and solve == LEVELS:
+        raise ParameterError(f"norm must be left out to solve for levels: it has two; got {terms.norm!r}")
     if solve == "users" and budgets.startswith("file:"):
         raise ParameterError(f"budgets must be a law to solve for users: a file holds so many; got {budgets!r}")
     if solve == LEVELS and terms.sparsification is not None and terms.sparsification.pads:

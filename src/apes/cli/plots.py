@@ -58,8 +58,9 @@ def draw_convergence(trial: ConvergenceTrial, result: TrialResult, path: Path) -
 def draw_account(result: Account, path: Path) -> None:
     """Draw the personal guarantees, and the certified figure beside the published ones."""
     figure, (personal, bars) = panels(10, 4, 2)
-    personal.plot(result.personal_local, result.personal_central, marker="o", markersize=3, color=BLUE)
-    personal.set(xlabel="a user's local budget", ylabel="certified central epsilon, one coordinate")
+    budgets, epsilons = zip(*((group.budget, group.epsilon) for group in result.personal), strict=True)
+    personal.plot(budgets, epsilons, marker="o", markersize=3, color=BLUE)
+    personal.set(xlabel="a user's local budget", ylabel=f"certified epsilon, all rounds (delta {result.total.delta:g})")
     figures = {name: value for name, value in result.published.items() if value and not name.startswith("user_")}
     if result.dimension.lower > 0:
         bars.barh(["lower bound"], [result.dimension.lower], color=GREY)

@@ -22,19 +22,20 @@ DataDir = Annotated[Path | None, typer.Option(help="Folder with the data set's f
 Budgets = Annotated[str, typer.Option(help="Local budgets, as for train.")]
 Users = Annotated[int, typer.Option(help="Number of users.")]
 Dimensions = Annotated[int, typer.Option(help="Coordinates of a report.")]
-Levels = Annotated[str, typer.Option(help="Levels of a coded report, 2 to 256, or 'continuous'.")]
+Levels = Annotated[str | None, typer.Option(help="Levels of a coded report, 2 to 256 (256; 2 with a norm).")]
 FrameworkName = Annotated[str, typer.Option(help="apes, s-apes-first, s-apes-threshold, or s-apes with random-b.")]
 SparsifierName = Annotated[str | None, typer.Option(help="As for train.")]
 Keep = Annotated[float | None, typer.Option(help="Fraction of coordinates kept, as for train.")]
+Norm = Annotated[float | None, typer.Option(help="Bound R of an update's L2 norm, with one-bit reports and a clip C.")]
 Seed = Annotated[int, typer.Option(help="Seed of the budgets.")]
 
 
-def parse_levels(text: str) -> int | str:
+def parse_levels(text: str | None) -> int | str | None:
     """A number of levels, or the text, if it is none; terms say what is wrong with it."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else text
 
 
-def certified_terms(levels: str, **choices: Any) -> Terms:
+def certified_terms(levels: str | None, **choices: Any) -> Terms:
     """Terms with a certificate."""
     terms = Terms(levels=parse_levels(levels), **choices)
     if terms.why_not_certified is not None:

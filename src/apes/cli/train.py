@@ -2,11 +2,14 @@
 
 import resource
 import time
+from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from apes.accounting.account import by_group, local_figures
 from apes.cli import display, shared
 from apes.cli.options import Choices, make_choices, with_choices
 from apes.errors import ParameterError
@@ -66,10 +69,11 @@ def train_command(
 def _new_folder(path: Path, chosen: Choices, people: People, dimensions: int, data: str) -> RunFolder | None:
     """A folder for the run, or None if not even its first round keeps within the target."""
     terms, users = chosen.plan.terms, people.budgets.size
-    if not terms.accountant(users).allows(terms.exposure(1, terms.applied(people.budgets), dimensions)):
+    accountant, budgets = terms.accountant(users, settled=True), terms.applied(people.budgets)
+    cohorts = list(islice(terms.cohorts(budgets, dimensions), terms.rounds))
+    if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
         return None
-    delta = terms.central_delta(users)
-    return RunFolder.create(path, chosen.as_dict(), delta=delta, rounds=terms.rounds, data=data)
+    return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=data)
 
 
 def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[str, Any]:
@@ -79,10 +83,13 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
     exposure, last = result.exposures[-1], result.metrics[-1]
     noise = plan.terms.calibrator(plan.calibration).standard_error(result.budgets)
     optimizer = plan.schedule.optimizer(noise, is_difference=simulation.update == "fedprox")
+    local = {"coordinate": [low, high], "user": [exposure.charged * low, exposure.charged * high]}
+    if exposure.norm is not None:
+        of_both = [local_figures(exposure, budget, result.guarantee.delta) for budget in (low, high)]
+        local["user_at_delta"] = [figures["user_at_delta"] for figures in of_both]
     proved = result.guarantee.as_dict([entry.epsilon for entry in result.metrics])
     if proved["epsilon"] is not None:
-        # Two of many: the cautious and the bold; others lie between.
-        proved["by_budget"] = [{"budget": e, "epsilon": result.guarantee.of(e).epsilon} for e in (low, high)]
+        proved["by_budget"] = [asdict(group) for group in by_group(result.guarantee, result.budgets)]
     return {
         "framework": plan.framework,
         "budgets": simulation.budgets,
@@ -90,6 +97,7 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         "dimensions": exposure.dimensions,
         "rounds": len(result.metrics),
         "clip": plan.clip,
+        "norm": plan.norm,
         "levels": exposure.levels,
         "seed": plan.seed,
         "data": simulation.data,
@@ -103,7 +111,7 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         "seconds": seconds,
         "seconds_per_round": sorted(entry.seconds for entry in result.metrics)[len(result.metrics) // 2],
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "local_epsilon": {"coordinate": [low, high], "user": [exposure.charged * low, exposure.charged * high]},
+        "local_epsilon": local,
         "version": __version__,
         "certified": proved,
     }

@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from apes.checks import finite
-from apes.client.randomizer import CodedClipLaplace, Place, Randomizer
+from apes.client.one_bit import DeviceRandomizer
+from apes.client.randomizer import Place, Randomizer
 from apes.client.sparsifier import DeviceSparsifier, Sparsifier
 from apes.client.top_b_first import top_b_first
 from apes.errors import ParameterError
@@ -45,7 +46,9 @@ class Client:
         budgets = block.budgets.copy()
         tables = self.randomizer.prepare(budgets)
         update = self._prepare(weights, block)
-        is_whole = self.sparsifier is not None and self.sparsifier.needs_whole_update
+        is_whole = self.randomizer.needs_whole_update or (
+            self.sparsifier is not None and self.sparsifier.needs_whole_update
+        )
         count = 1 if is_whole else -(-weights.size // _COORDINATES_AT_ONCE)
         parts = list(pairwise(part * weights.size // count for part in range(count + 1)))
         # One piece of memory for all parts: fresh pages would cost more than the arithmetic on them saves.
@@ -78,7 +81,7 @@ class DeviceClient(Client):
         Every coordinate is epsilon-LDP with its user's budget, exactly.
     """
 
-    randomizer: CodedClipLaplace
+    randomizer: DeviceRandomizer
     sparsifier: DeviceSparsifier | None = None
     checks_updates = False
 

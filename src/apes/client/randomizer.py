@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ class Randomizer(ABC):
     """Perturbs blocks of updates, clipped to [-C, C], under their users' budgets."""
 
     clip: float  # C, in (0, inf)
+    needs_whole_update: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         positive("clip", self.clip)
@@ -83,7 +84,7 @@ class CodedClipLaplace(Randomizer):
 
     def draw(self, updates: F32, tables: U64, place: Place, source: SimulationSource) -> U8:
         """Levels drawn from the simulation's randomness."""
-        updates = _as_block(updates, tables.shape[0])
+        updates = as_block(updates, tables.shape[0])
         codes = np.empty(updates.shape, dtype=np.uint8)
         if not draw_codes(updates, tables, self.clip, place.address(source), source.key, codes):
             finite("updates", updates)
@@ -98,7 +99,7 @@ class CodedClipLaplace(Randomizer):
 
     def draw_on_device(self, updates: F32, budgets: F64, source: SystemSource) -> U8:
         """Levels drawn in constant time from the operating system's randomness."""
-        updates = _as_block(updates, budgets.size)
+        updates = as_block(updates, budgets.size)
         finite("updates", updates)
         return draw_codes_on_device(updates, budgets, self.clip, self.levels, source)
 
@@ -144,7 +145,7 @@ class NoNoise(Randomizer):
         return updates.copy()
 
 
-def _as_block(updates: F32, users: int) -> F32:
+def as_block(updates: F32, users: int) -> F32:
     """Contiguous float32 users x coordinates, as the compiled loops read them without looking."""
     if updates.ndim != 2 or updates.shape[0] != users:
         raise ParameterError(f"updates must be {users} users x coordinates, got shape {updates.shape}")
@@ -154,7 +155,7 @@ def _as_block(updates: F32, users: int) -> F32:
 
 def _finite_block(updates: F32, users: int) -> tuple[F32, F32]:
     """The updates as a finite block, and room for the reports on them."""
-    updates = _as_block(updates, users)
+    updates = as_block(updates, users)
     finite("updates", updates)
     return updates, np.empty_like(updates)
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from apes.checks import positive, whole, within
 from apes.client.draws.choice import keep_any, keep_largest, put_kept
-from apes.client.randomizer import CodedClipLaplace, Place, Randomizer, Tables, Values
+from apes.client.one_bit import DeviceRandomizer
+from apes.client.randomizer import Place, Randomizer, Tables, Values
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, U8, Bools
 from apes.mathematics.levels import levels_beyond
@@ -71,7 +72,7 @@ class RandomB(_KeepB):
     def _choose(self, values: Values, tables: Tables, address: Address, key: Key, kept: Bools) -> None:
         keep_any(self.b, address, key, kept)
 
-    def draw_on_device(self, updates: F32, budgets: F64, randomizer: CodedClipLaplace, source: SystemSource) -> U8:
+    def draw_on_device(self, updates: F32, budgets: F64, randomizer: DeviceRandomizer, source: SystemSource) -> U8:
         """Choose b coordinates, set the others to zero, perturb all: the same law as padding after perturbation."""
         self._check(updates.shape[1])
         # The smallest b of uniform words are any b, each set as likely as another.
@@ -110,7 +111,7 @@ class Threshold:
         put_kept(values, kept, padding)
         return padding
 
-    def draw_on_device(self, updates: F32, budgets: F64, randomizer: CodedClipLaplace, source: SystemSource) -> U8:
+    def draw_on_device(self, updates: F32, budgets: F64, randomizer: DeviceRandomizer, source: SystemSource) -> U8:
         """Perturb, then pad every level below the threshold."""
         drawn = randomizer.draw_on_device(updates, budgets, source)
         public = np.full(budgets.size, self.padding_epsilon)

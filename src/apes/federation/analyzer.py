@@ -118,8 +118,11 @@ class AnalyzerRun:
         expected = (self.settings.run, self.number, self.terms.digest, (self.terms.dimensions, self.terms.levels))
         if (release.run, release.round, release.terms, release.batch.counts.shape) != expected:
             raise ProtocolError(f"the shuffler's release is not that of round {self.number} under these terms")
+        limits, budgets = self.terms.limits, release.batch.budgets
+        if not (budgets.size >= limits.smallest_cohort and limits.takes(budgets)):
+            raise ProtocolError(f"the shuffler's release {self.number} is of a cohort beyond the terms' limits")
         sealed = self.batch
-        self._run.charge(release.batch.budgets)
+        self._run.charge(budgets)
         self._run.conclude(release.batch, self._began)
         try:
             self._folder.save(self.progress)
@@ -137,7 +140,10 @@ class AnalyzerRun:
         identity = Identity(self.terms.digest, schedule_digest(schedule, 0), people)
         try:
             reached = self._folder.load()
-            return Run(self.terms.terms, schedule, self.terms.model, identity, users=1, test=test, resume=reached)
+            terms, model, limit = self.terms.terms, self.terms.model, self.terms.limit
+            return Run(
+                *(terms, schedule, model, identity), users=1, test=test, settled=False, limit=limit, resume=reached
+            )
         except ParameterError as error:
             raise DataError(f"{self.folder} holds another run; choose another folder: {error}") from None
 
@@ -145,9 +151,10 @@ class AnalyzerRun:
 def _run_folder(path: Path, terms: FederationTerms) -> RunFolder:
     if (path / "config.json").exists():
         return RunFolder.open(path)
-    delta = terms.terms.central_delta(1)
     choices, data = {"terms": terms.digest}, "held by the federation's vaults"
-    return RunFolder.create(path, choices, delta=delta, rounds=terms.rounds, data=data)
+    # Who takes part is chosen on the way, by who answers and by whoever asks: only a limit is a guarantee then.
+    accountant = terms.terms.accountant(1, settled=False, limit=terms.limit)
+    return RunFolder.create(path, choices, accountant, rounds=terms.rounds, data=data)
 
 
 def _read_test(path: Path, model: LogisticRegression) -> Examples:

@@ -8,7 +8,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from apes.errors import DataError, ParameterError
+from apes.errors import ParameterError
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.keys import Authority, node_key, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
 from apes.federation.vault.folder import VAULT, VaultSettings, read_vault
+from apes.federation.vault.lifetime import Lifetime
 from apes.population import Examples
-from apes.shuffler.service.policy import Limits, Policy
+from apes.shuffler.service.policy import Policy
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.arrays import write_arrays
 from apes.storage.files import write_bytes
@@ -40,7 +41,7 @@ _INVITATION = "invitation.json"
 
 
 @dataclass(frozen=True)
-class Invitation(Limits):
+class Invitation:
     """What a user needs to know to join; public."""
 
     run: str  # in hexadecimal
@@ -90,7 +91,7 @@ class Task:
     test: Examples  # public, to judge the model by
 
 
-def invite(folder: Path, task: Task, servers: Servers, limits: Limits) -> Invitation:
+def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
     """Make the folders of shuffler, SuperLink and analyzer, and that of the invitation, which is returned."""
     layout, authority, opener = Layout(folder), Authority(), X25519PrivateKey.generate()
     token, run = secrets.token_urlsafe(32).encode(), secrets.token_hex(RUN_BYTES)
@@ -115,28 +116,31 @@ def invite(folder: Path, task: Task, servers: Servers, limits: Limits) -> Invita
     for reader in (layout.analyzer, layout.invitation):
         task.terms.write(reader / "terms.json")
     public = opener.public_key().public_bytes_raw().hex()
-    invitation = Invitation(**asdict(limits), run=run, shuffler_key=public, superlink=link)
+    invitation = Invitation(run, public, link)
     write_settings(layout.invitation / _INVITATION, invitation)
     return invitation
 
 
-def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], node_port: int) -> Card:
+def join(
+    folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], node_port: int, lifetime: Lifetime
+) -> Card:
     """Make the folder of a device or silo, with keys that nobody else has; return its card, which is also kept there.
 
     The arrays are its users' ``features``, ``labels``, ``offsets``, ``budgets`` and perhaps ``allowances``; by default
-    everybody allows one whole run and no more. The SuperNode gets a local port.
+    everybody allows one whole run and no more. The SuperNode gets a local port. ``lifetime`` is what each user grants
+    centrally, over all runs and federations.
     """
     invitation = read_settings(invitation_folder / _INVITATION, Invitation)
     terms = FederationTerms.read(invitation_folder / "terms.json")
     budgets = np.asarray(arrays["budgets"], dtype=np.float64)
-    low, high = invitation.smallest_budget, invitation.largest_budget
-    if not ((low <= budgets) & (budgets <= high)).all():
-        raise DataError(f"budgets must be in [{low:g}, {high:g}], which is what the shuffler takes")
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
     write_arrays(folder / "data.npz", {"allowances": terms.charged * budgets * terms.rounds, **arrays}, 0o600)
     write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
     terms.write(folder / "terms.json")
-    write_settings(folder / VAULT, VaultSettings((invitation.run,), invitation.shuffler_key))
+    settings = VaultSettings(
+        *((invitation.run,), invitation.shuffler_key), lifetime_epsilon=lifetime.epsilon, lifetime_delta=lifetime.delta
+    )
+    write_settings(folder / VAULT, settings)
     # What the vault will read has to be right now, while somebody is looking.
     read_vault(folder / VAULT)
     write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
@@ -155,7 +159,7 @@ def admit(folder: Path, cards: list[Card]) -> Policy:
     terms = FederationTerms.read(layout.invitation / "terms.json")
     thin = terms.terms.sparsification
     policy = Policy(
-        **{field.name: getattr(invitation, field.name) for field in fields(Limits)},
+        **asdict(terms.limits),
         terms=terms.digest,
         runs=(invitation.run,),
         rounds=terms.rounds,
@@ -164,7 +168,9 @@ def admit(folder: Path, cards: list[Card]) -> Policy:
         charged=terms.charged,
         delta=terms.terms.central_delta(1),
         top_b_first=None if thin is None else thin.top_b_first(terms.dimensions),
-        target_epsilon=terms.terms.target_epsilon,
+        clip=terms.terms.clip,
+        norm=terms.terms.norm,
+        target_epsilon=terms.target,
         senders=tuple(sender for card in cards for sender in card.senders),
     )
     nodes = layout.superlink / "nodes"

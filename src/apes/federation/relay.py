@@ -62,7 +62,7 @@ class Relay:
 
     def _run_round(self) -> None:
         began, slowest, number = time.perf_counter(), 0.0, self._analyzer.number
-        size = envelope_size(self._analyzer.terms.dimensions)
+        size = envelope_size(self._analyzer.terms.dimensions, self._analyzer.terms.levels)
 
         def write(file: BinaryIO) -> None:
             nonlocal slowest

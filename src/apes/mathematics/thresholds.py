@@ -15,6 +15,9 @@ parts of row 0), so no ratio exceeds 2^65 < exp(46). (i) and (iii) are integer c
 built; (ii) holds since every step of the computation of A_{K-1} rounds up.
 
 A threshold is stored as T_s = A_s - 1, which fits 64 bits: accept when a uniform 64-bit draw is <= T_s.
+
+Reports of one bit need no rejection: the bit is flipped with probability F / 2^64, F >= 2^64 / (1 + exp(epsilon)), and
+(2^64 - F) / F <= exp(epsilon) is all that epsilon-LDP asks for.
 """
 
 import math
@@ -64,6 +67,21 @@ def acceptance_thresholds(budgets: F64, levels: int) -> U64:
     return table
 
 
+def flip_thresholds(budgets: F64) -> U64:
+    """Thresholds F of a block of users who flip a bit when a uniform 64-bit draw is < F.
+
+    Args:
+        budgets: Local budgets epsilon of the users, per coordinate, each in (0, inf).
+
+    Guarantee:
+        1 <= F <= 2^63 and (2^64 - F) / F <= exp(epsilon), to the last bit: a flip is at least as likely as ideal.
+    """
+    budgets = positive_array("budgets", budgets)
+    flips = np.empty(budgets.size, dtype=np.uint64)
+    fill_flips(budgets, flips)
+    return flips
+
+
 @inlined
 def proposal_mask(levels: int) -> int:
     """Low bits that hold a proposal: the smallest 2^b - 1 >= levels - 1."""
@@ -86,6 +104,28 @@ def fill_thresholds(budgets: F64, table: U64, checked: Bools) -> None:
             table[user, s] = (below_hi << ONE) | (below_lo >> np.uint64(63))
             hi, lo = fraction_product(hi, lo, q_hi, q_lo, True)
         checked[user] = budgets[user] >= _ALWAYS_PRIVATE or is_private(table[user])
+
+
+@compiled
+def fill_flips(budgets: F64, flips: U64) -> None:
+    """Fill in ceil(2^64 q / (1 + q)) for an upper bound q of exp(-epsilon), user by user.
+
+    It increases with q, so it is no smaller than what exp(-epsilon) itself gives. Long division, bit by bit, of
+    x = ceil(2^126 q) by 2^126 + x <= 2^127, so that twice a remainder fits 128 bits.
+    """
+    for user in range(budgets.size):
+        q_hi, q_lo = _decay(budgets[user], 1)
+        up_hi, up_lo = add(q_hi, q_lo, ZERO, ONE)
+        hi, lo = up_hi >> ONE, (up_hi << np.uint64(63)) | (up_lo >> ONE)
+        by_hi, by_lo = hi + (_ONE_HI >> ONE), lo
+        quotient = ZERO
+        for _ in range(64):
+            hi, lo = (hi << ONE) | (lo >> np.uint64(63)), lo << ONE
+            quotient <<= ONE
+            if hi > by_hi or (hi == by_hi and lo >= by_lo):
+                hi, lo = subtract(hi, lo, by_hi, by_lo)
+                quotient |= ONE
+        flips[user] = quotient + np.uint64((hi | lo) != ZERO)
 
 
 def _is_private_exactly(row: U64, epsilon: float) -> bool:

@@ -1,6 +1,5 @@
-"""Durable records: SQLite databases whose commits survive a crash, each in the hands of one process."""
+"""Durable records: SQLite databases whose commits survive a crash."""
 
-import fcntl
 import os
 import sqlite3
 from contextlib import ExitStack, closing
@@ -8,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from apes.errors import DataError
+from apes.storage.locks import lock
+
+# For others who write to a shared one.
+_SECONDS_TO_WAIT = 60.0
 
 
 class _Owned(sqlite3.Connection):
@@ -22,32 +25,30 @@ class _Owned(sqlite3.Connection):
             self.lock_file = -1
 
 
-def open_database(path: Path, tables: str) -> sqlite3.Connection:
-    """Open a database, made if need be, for this process alone.
+def open_database(path: Path, tables: str, *, shared: bool = False) -> sqlite3.Connection:
+    """Open a database, made if need be, for this process alone or, ``shared``, beside others.
 
     A commit returns once the log is on the disk (write-ahead log, synced in full).
     The file is readable by its owner only; ``tables`` is SQL that makes those that are not there yet.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise DataError(f"{path} cannot be opened: {error}") from None
+    # Others wait while one makes the tables.
+    held = lock(path, wait=shared)
     try:
         with ExitStack() as undo:
-            undo.callback(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            undo.callback(os.close, held)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            database = undo.enter_context(closing(sqlite3.connect(path, check_same_thread=False, factory=_Owned)))
+            connection = sqlite3.connect(path, _SECONDS_TO_WAIT, check_same_thread=False, factory=_Owned)
+            database = undo.enter_context(closing(connection))
             database.execute("pragma journal_mode = wal")
             database.execute("pragma synchronous = full")
             database.executescript(tables)
             undo.pop_all()
-    except BlockingIOError:
-        raise DataError(f"{path} is in use by another process; stop it first") from None
     except (OSError, sqlite3.Error) as error:
         raise DataError(f"{path} cannot be used: {error}") from None
-    database.lock_file = lock
+    if shared:
+        os.close(held)
+    else:
+        database.lock_file = held
     return database
 
 

@@ -13,14 +13,14 @@ class Framework:
 
     Attributes:
         name: As on the command line.
-        mechanism: Makes the mechanism of a clip bound and levels.
+        mechanism: Makes the mechanism of a clip bound, levels and a norm.
         shuffled: Whether a shuffler stands between users and analyzer.
         smallest_budget_for_all: Whether everybody uses the population's smallest budget.
         sparsifier: ``top-b``, ``threshold``, ``top-b-first`` or None.
     """
 
     name: str
-    mechanism: Callable[[float, int | str | None], Reports]
+    mechanism: Callable[[float, int | str | None, float | None], Reports]
     shuffled: bool = False
     smallest_budget_for_all: bool = False
     sparsifier: str | None = None

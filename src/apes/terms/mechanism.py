@@ -12,10 +12,11 @@ from typing import Protocol
 
 import numpy as np
 
-from apes.analyzer.calibrator import STATISTICS, Calibrator, CodedInverse, ContinuousInverse, Unbiased
+from apes.analyzer.calibrator import STATISTICS, Calibrator, CodedInverse, ContinuousInverse, Signs, Unbiased
 from apes.analyzer.expected import Channel, pooled_channel
 from apes.checks import one_of, unused, whole
 from apes.client.foreign import Draws, ForeignRandomizer
+from apes.client.one_bit import OneBit
 from apes.client.randomizer import CodedClipLaplace, ContinuousClipLaplace, LaplaceNoise, NoNoise, Randomizer, Values
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
@@ -83,14 +84,25 @@ class Reports:
     why_not_certified: str | None = None
 
 
-def clip_laplace(clip: float, levels: int | str | None) -> Reports:
+def clip_laplace(clip: float, levels: int | str | None, norm: float | None) -> Reports:
     """Clip-Laplace (the paper's Definition 5 with A = C), certified: on K levels, or continuous in simulation only."""
+    if norm is not None:
+        return _one_bit(clip, levels, norm)
     if isinstance(levels, str) and levels != CONTINUOUS:
         raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] or '{CONTINUOUS}', got {levels[:20]!r}")
     K = None if isinstance(levels, str) else MAX_LEVELS if levels is None else whole("levels", levels, 2, MAX_LEVELS)
     randomizer: Randomizer = ContinuousClipLaplace(clip) if K is None else CodedClipLaplace(clip, K)
     digest = _digest("clip-laplace", clip=clip, levels=K)
     return Reports("clip-laplace", digest, randomizer, partial(_inverse, clip, K), K)
+
+
+def _one_bit(clip: float, levels: int | str | None, norm: float) -> Reports:
+    """Clip-Laplace on two levels, of updates within a norm."""
+    if isinstance(levels, str) or (levels is not None and whole("levels", levels, 2) != OneBit.levels):
+        raise ParameterError(f"levels must be {OneBit.levels} with a norm, got {levels!r}")
+    digest = _digest("clip-laplace", clip=clip, levels=OneBit.levels, norm=norm)
+    calibrator = partial(_only, Signs(clip), "reports of one bit are unbiased")
+    return Reports("clip-laplace", digest, OneBit(clip, norm), calibrator, OneBit.levels)
 
 
 def _inverse(clip: float, K: int | None, calibration: str | None, thin: Sparsification | None) -> Calibrator:
@@ -109,18 +121,19 @@ def _inverse(clip: float, K: int | None, calibration: str | None, thin: Sparsifi
     return CodedInverse(clip, channel, STATISTICS[calibration])
 
 
-def laplace(clip: float, levels: int | str | None) -> Reports:
+def laplace(clip: float, levels: int | str | None, norm: float | None) -> Reports:
     """The Laplace mechanism of the baselines: unbounded, unbiased, in floating point."""
-    return _unbiased("laplace", LaplaceNoise(clip), levels, partial(_laplace_error, clip))
+    unused({"levels": levels, "norm": norm}, "only Clip-Laplace reports are coded")
+    return _unbiased("laplace", LaplaceNoise(clip), partial(_laplace_error, clip))
 
 
-def plain_updates(clip: float, levels: int | str | None) -> Reports:
+def plain_updates(clip: float, levels: int | str | None, norm: float | None) -> Reports:
     """No clipping, no noise, no privacy."""
-    return _unbiased("none", NoNoise(), levels, _no_error)
+    unused({"levels": levels, "norm": norm}, "only Clip-Laplace reports are coded")
+    return _unbiased("none", NoNoise(), _no_error)
 
 
-def _unbiased(name: str, randomizer: Randomizer, levels: int | str | None, error: Callable[[F64], float]) -> Reports:
-    unused({"levels": levels}, "only Clip-Laplace reports are coded")
+def _unbiased(name: str, randomizer: Randomizer, error: Callable[[F64], float]) -> Reports:
     calibrator = partial(_only, Unbiased(error), "these reports are unbiased")
     why = "it does not use Clip-Laplace under a shuffler"
     return Reports(name, _digest(name, clip=randomizer.clip), randomizer, calibrator, why_not_certified=why)

@@ -15,8 +15,8 @@ class Plan:
     """Every public choice of a training. None means: what suits the other choices.
 
     Attributes:
-        framework, clip, levels, sparsifier, keep, rounds, delta, target_epsilon, mechanism: What users agree to; see
-            `apes.Terms`.
+        framework, clip, levels, norm, sparsifier, keep, rounds, delta, target_epsilon, mechanism: What users agree to;
+            see `apes.Terms`.
         learning_rate, momentum, decay, averaging, calibration: What the analyzer does with estimates; see
             `apes.Schedule`.
         seed: Of the simulation, in [0, 2^64).
@@ -26,6 +26,7 @@ class Plan:
     rounds: int = 40
     clip: float = 0.1
     levels: int | str | None = None
+    norm: float | None = None
     learning_rate: float | None = None
     momentum: float | None = None
     decay: float | None = None
@@ -34,7 +35,7 @@ class Plan:
     sparsifier: str | None = None
     keep: float | None = None
     delta: float | None = None
-    target_epsilon: float | None = None
+    target_epsilon: float | str | None = None
     seed: int = 1
     mechanism: Mechanism | None = None
 

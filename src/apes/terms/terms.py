@@ -2,21 +2,26 @@
 
 import hashlib
 import json
+import math
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
-from apes.accounting.exposure import Exposure
+from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.personal import own_cohorts
 from apes.analyzer.calibrator import Calibrator
 from apes.checks import offering, one_of, positive, positive_array, unused, whole, within
 from apes.client.client import Client, DeviceClient
-from apes.client.randomizer import CodedClipLaplace
+from apes.client.one_bit import DeviceRandomizer
 from apes.errors import ParameterError
-from apes.mathematics.arrays import F64
+from apes.mathematics.arrays import F64, Bools
 from apes.mathematics.randomness import SimulationSource
 from apes.mathematics.thresholds import MAX_LEVELS
 from apes.models.model import Model
@@ -35,23 +40,27 @@ class Terms:
             ``s-apes-first``.
         clip: C, bound of every coordinate of an update, in (0, inf).
         levels: Levels K of a coded report in [2, 256] or ``continuous``; for Clip-Laplace frameworks.
+        norm: R, bound of an update's L2 norm, in (0, inf), in the unit of C; for ``apes`` with two levels, the default
+            then. None bounds coordinates alone.
         sparsifier: ``top-b``, ``random-b``, ``threshold`` or ``top-b-first``, for the S-APES frameworks.
         keep: Fraction of coordinates a sparsifier keeps, in (0, 1] (0.2; ``top-b-first``: 0.05); a threshold is set at
             (1 - keep) C.
         rounds: Rounds of training T, at least 1.
         delta: Delta of the certified central guarantee, in [1e-100, 0.5] (default 1 / 10 n).
-        target_epsilon: No round takes place after which the certified epsilon of a user would exceed it.
+        target_epsilon: No round takes place after which the certified epsilon of a user would exceed it; or
+            ``own:FACTOR``: whoever would exceed FACTOR times the own budget is left out of further rounds.
         mechanism: A stranger's mechanism, shuffled, in place of the framework's; None for the framework's own.
     """
 
     framework: str = "apes"
     clip: float = 0.1
     levels: int | str | None = None
+    norm: float | None = None
     sparsifier: str | None = None
     keep: float | None = None
     rounds: int = 40
     delta: float | None = None
-    target_epsilon: float | None = None
+    target_epsilon: float | str | None = None
     mechanism: Mechanism | None = None
 
     def __post_init__(self) -> None:
@@ -60,10 +69,12 @@ class Terms:
         whole("rounds", self.rounds, 1)
         if self.kind.sparsifier is None:
             unused({"sparsifier": self.sparsifier, "keep": self.keep}, f"{self.framework} does not sparsify")
+        else:
+            unused({"norm": self.norm}, f"{self.framework} sparsifies")
         if self.mechanism is not None:
             asked = ("clip", "levels", "digest", "why_not_certified", "draw", "estimate", "standard_error")
             offering("mechanism", self.mechanism, *asked)
-            unused({"levels": self.levels}, "the mechanism has its own")
+            unused({"levels": self.levels, "norm": self.norm}, "the mechanism has its own")
             if self.framework != "apes" or self.clip != self.mechanism.clip:
                 must = f"framework must be apes and clip the mechanism's {self.mechanism.clip!r} with an own mechanism"
                 raise ParameterError(f"{must}, got {self.framework!r} and {self.clip!r}")
@@ -72,8 +83,9 @@ class Terms:
             unused(options, f"nothing central is certified, {self.why_not_certified}")
         if self.delta is not None:
             within("delta", self.delta, SMALLEST_DELTA, 0.5)
-        if self.target_epsilon is not None:
+        if not isinstance(self.target_epsilon, str | None):
             positive("target_epsilon", self.target_epsilon)
+        self._own_factor  # noqa: B018 - checks it
 
     @property
     def kind(self) -> Framework:
@@ -83,7 +95,9 @@ class Terms:
     @cached_property
     def reports(self) -> Reports:
         """The mechanism, as the stages see it."""
-        return self.kind.mechanism(self.clip, self.levels) if self.mechanism is None else foreign(self.mechanism)
+        if self.mechanism is not None:
+            return foreign(self.mechanism)
+        return self.kind.mechanism(self.clip, self.levels, self.norm)
 
     @cached_property
     def sparsification(self) -> Sparsification | None:
@@ -119,7 +133,7 @@ class Terms:
         if self.why_not_certified is not None:
             raise ParameterError(f"framework must be one with a certificate on devices: {self.why_not_certified}")
         thin, d, randomizer = self.sparsification, model.dimensions, self.reports.randomizer
-        if not isinstance(randomizer, CodedClipLaplace):
+        if not isinstance(randomizer, DeviceRandomizer):
             raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] on devices, got {self.levels!r}")
         return DeviceClient(model, randomizer, None if thin is None else thin.on_device(d), self._top_b_first(d))
 
@@ -156,15 +170,37 @@ class Terms:
             shuffled=self.kind.shuffled,
             sparsifier=None if self.sparsification is None else self.sparsification.strategy,
             why_not_certified=self.why_not_certified,
+            norm=self.norm,
         )
 
     def central_delta(self, users: int) -> float:
         """Delta of the certified central guarantee, for so many users."""
         return 1 / (10 * users) if self.delta is None else self.delta
 
-    def accountant(self, users: int) -> Accountant:
-        """The gate of a run under these terms, for about so many users."""
-        return Accountant(self.central_delta(users), expected_rounds=self.rounds, target=self.target_epsilon)
+    def accountant(self, users: int, *, settled: bool, limit: Cost | None = None) -> Accountant:
+        """The gate of a run under these terms, for about so many users; ``settled`` and ``limit`` as for Accountant."""
+        delta = self.central_delta(users)
+        target = None if isinstance(self.target_epsilon, str) else self.target_epsilon
+        return Accountant(delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit)
+
+    def cohorts(self, budgets: F64, dimensions: int) -> Iterator[Bools]:
+        """Who takes part, round after round: everybody, or whoever is within the own target."""
+        if self._own_factor is None:
+            return repeat(np.ones(budgets.size, dtype=bool))
+        exposure, delta = partial(self.exposure, 0, dimensions=dimensions), self.central_delta(budgets.size)
+        return own_cohorts(budgets, self._own_factor * budgets, delta, self.rounds, exposure)
+
+    @cached_property
+    def _own_factor(self) -> float | None:
+        """FACTOR, where targets are everybody's own."""
+        if not isinstance(self.target_epsilon, str):
+            return None
+        kind, _, factor = self.target_epsilon.partition(":")
+        with suppress(ValueError):
+            if kind == "own" and 0 < float(factor) < math.inf:
+                return float(factor)
+        said = f"got {self.target_epsilon!r}"
+        raise ParameterError(f"target_epsilon must be a number or own:FACTOR, FACTOR in (0, inf), {said}")
 
     def _top_b_first(self, dimensions: int) -> int | None:
         return None if self.sparsification is None else self.sparsification.top_b_first(dimensions)

@@ -23,7 +23,9 @@ class PrivateMean:
     """Estimates means of users' vectors, release after release, under one guarantee for all of them.
 
     Every call is a round: vectors are clipped, perturbed under their users' budgets, shuffled and calibrated; it is
-    charged before it is released.
+    charged before it is released. With a target, whose vectors come next and when to stop may depend on what was
+    estimated before, and the guarantee is the target. Without one it is what was spent, which holds only if all of that
+    was settled beforehand.
 
     Args:
         terms: What users agree to; ``rounds`` is about how many calls there will be: figures are tightest there.
@@ -75,7 +77,7 @@ class PrivateMean:
             raise ParameterError(f"budgets must have one entry per row of updates, {rows.shape[0]}, got {own.size}")
         people = People(rows, np.zeros(own.size, dtype=np.uint8), np.arange(own.size + 1), own)
         if self._accountant is None:
-            self._accountant = self._terms.accountant(own.size)
+            self._accountant = self._terms.accountant(own.size, settled=self._terms.target_epsilon is None)
         number = self._accountant.rounds + 1
         self._accountant.charge(self._terms.exposure(number, own, self._model.dimensions))
         source, start = SimulationSource(self._seed, number), self._model.start()

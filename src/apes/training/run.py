@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from apes.accounting.exposure import Exposure
+from apes.accounting.exposure import Cost, Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerOptimizer, ServerState
 from apes.checks import exactly
@@ -89,6 +89,8 @@ class Run:
         terms, schedule, model, identity: What the run is of.
         users: About how many take part; the default delta depends on it.
         test: Public examples that the model is judged by, or None.
+        settled: Whether who takes part in which round, and how many there are, does not depend on what is released.
+        limit: What may be spent in all where that is not settled and there is no target.
         resume: Where to go on. What it recorded is charged again, round by round, and nothing else.
     """
 
@@ -101,10 +103,12 @@ class Run:
         *,
         users: int,
         test: Examples | None,
+        settled: bool,
+        limit: Cost | None = None,
         resume: Progress | None = None,
     ) -> None:
         self._terms, self._schedule, self._model, self._test = terms, schedule, model, test
-        self._accountant = terms.accountant(users)
+        self._accountant = terms.accountant(users, settled=settled, limit=limit)
         self._calibrator = terms.calibrator(schedule.calibration)
         self._optimizers: dict[str, ServerOptimizer] = {}
         self.progress = Progress(identity, ServerState.start(check_model(model)))

@@ -8,7 +8,7 @@ again from the folder alone.
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,23 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionErro
 
 
 class RunFolder:
-    """Where a run keeps what it has reached, and what it was started with: choices, delta, rounds, data, versions."""
+    """Where a run keeps what it has reached, and what it was started with: choices, accountant, data, versions."""
 
     def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
         self.path, self.config = path, config
 
     @classmethod
-    def create(cls, path: Path, choices: Mapping[str, Any], *, delta: float, rounds: int, data: str) -> "RunFolder":
-        """Start a folder for a new run; refuses one that already holds a run.
+    def create(
+        cls, path: Path, choices: Mapping[str, Any], accountant: Accountant, *, rounds: int, data: str
+    ) -> "RunFolder":
+        """Start a folder for a new run of so many rounds; refuses one that already holds a run.
 
-        ``choices`` is what is going to run, as plain values; the accountant expects so many rounds.
+        ``choices`` is what is going to run, as plain values; the accountant has charged nothing yet.
         """
         check_new(path)
         versions = {"version": __version__, "python": sys.version.split()[0], "numpy": np.__version__}
-        config = {"choices": dict(choices), "delta": delta, "rounds": rounds, "data": data, **versions}
+        plan = {"choices": dict(choices), "accountant": accountant.as_dict(), "rounds": rounds}
+        config = {**plan, "data": data, **versions}
         _write_json(path / _CONFIG, config)
         return cls(path, config)
 
@@ -55,7 +58,7 @@ class RunFolder:
         file = path / _CONFIG
         try:
             config = json.loads(file.read_text(encoding="utf-8"))
-            return cls(path, {name: config[name] for name in ("choices", "delta", "rounds", "data", "version")})
+            return cls(path, {name: config[name] for name in ("choices", "accountant", "rounds", "data", "version")})
         except FileNotFoundError:
             raise DataError(f"{path} holds no run: there is no {_CONFIG}; start one with --out {path}") from None
         except _UNREADABLE as error:
@@ -117,14 +120,23 @@ class RunFolder:
         _write_json(self.path / _SUMMARY, summary)
 
     def recertify(self) -> tuple[list[float], Guarantee]:
-        """Epsilon after every round, and the guarantee, from the log alone: exposures and the budgets they name."""
+        """What was spent after every round, and the guarantee, from the log alone: exposures and the budgets they name.
+
+        Whoever stopped a run before its end may have looked at what it had learned, so all rounds that were settled
+        beforehand count.
+        """
         exposures, reached = self._log(), self._checkpoint()
         known = () if reached is None else reached.exposures
         told = max(len(known), self._rounds_told())
         if len(exposures) < told or [e.as_dict() for e in known] != [e.as_dict() for e in exposures[: len(known)]]:
             raise DataError(f"{self.path / _EXPOSURES} is not the whole log of this run: others say {told} rounds")
-        accountant = Accountant(self.config["delta"], expected_rounds=self.config["rounds"])
-        return [accountant.charge(exposure) for exposure in exposures], accountant.guarantee
+        accountant, last = Accountant.from_dict(self.config["accountant"]), replace(exposures[-1], round=0)
+        by_round = [accountant.record(exposure) for exposure in exposures]
+        while accountant.settled and accountant.rounds < self.config["rounds"] and accountant.allows(last):
+            if exposures[0].budgets_sha256 != last.budgets_sha256:
+                raise DataError(f"{self.path} was stopped while people were leaving: finish it first, with --resume")
+            accountant.record(last)
+        return by_round, accountant.guarantee
 
     def _log(self) -> tuple[Exposure, ...]:
         """What the log says was charged, all of it in one run."""

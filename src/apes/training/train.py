@@ -15,6 +15,7 @@ from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model
 from apes.population import Examples, Population
 from apes.terms.plan import Plan, schedule_digest
+from apes.training.cohort import cohort_of
 from apes.training.round import Workers, run_round
 from apes.training.run import Identity, Progress, RoundMetrics, Run
 
@@ -61,7 +62,7 @@ def train(
     resume: Progress | None = None,
     after_round: Callable[[Progress], None] = lambda progress: None,
 ) -> TrainingResult:
-    """Simulate all three parties and train a model, everybody taking part in every round.
+    """Simulate all three parties and train a model; everybody takes part as long as target and own target allow it.
 
     Args:
         model: What to train.
@@ -86,14 +87,20 @@ def train(
     budgets = plan.terms.applied(people.budgets)
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
-    run = Run(plan.terms, plan.schedule, model, identity, users=budgets.size, test=test, resume=resume)
-    if {exposure.budgets_sha256 for exposure in run.progress.exposures} - {budgets_digest(budgets)}:
-        raise ParameterError("resume must be of the same people (data or budgets), got rounds that charged for others")
-    while not run.is_done and run.allows(budgets):
+    # Settled: who takes part in which round, and how many fit, follows from the budgets alone.
+    count = budgets.size
+    run = Run(plan.terms, plan.schedule, model, identity, users=count, test=test, settled=True, resume=resume)
+    cohorts = plan.terms.cohorts(budgets, run.progress.state.weights.size)
+    for exposure in run.progress.exposures:
+        users = next(cohorts, None)
+        if users is None or exposure.budgets_sha256 != budgets_digest(budgets[users]):
+            raise ParameterError("resume must be of the same people (data or budgets), got rounds charged for others")
+    while not run.is_done and (users := next(cohorts, None)) is not None and run.allows(budgets[users]):
         began = time.perf_counter()
-        run.charge(budgets)
+        run.charge(budgets[users])
         source, now = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
-        batch = run_round(plan.terms, model, now, people, source, budgets=budgets, workers=workers, only_sums=only_sums)
+        own, present = budgets[users], cohort_of(people, users)
+        batch = run_round(plan.terms, model, now, present, source, budgets=own, workers=workers, only_sums=only_sums)
         run.conclude(batch, began)
         after_round(run.progress)
     if not run.progress.metrics:

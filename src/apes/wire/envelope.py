@@ -3,12 +3,13 @@
 An envelope is, byte after byte::
 
     magic     4  b"APES"
-    version   2  1
+    version   2  2
     run      16  which training run
     round     4  which round of it, from 1
     terms    32  digest of the terms under which the report was made
     sender   32  Ed25519 public key of the user
-    sealed   48 + 8 + d   HPKE (RFC 9180, base mode): the budget as float64, then a level per coordinate
+    sealed   48 + 8 + d   HPKE (RFC 9180, base mode): the budget as float64, then a level per coordinate;
+                          ceil(d / 8) in place of d where there are two levels (`apes.wire.packing`)
     signature 64  Ed25519 over everything before it
 
 Numbers are little-endian. HPKE runs X25519, HKDF-SHA256 and AES-128-GCM; everything before ``sealed`` is its ``info``,
@@ -19,7 +20,6 @@ another's, or replay it elsewhere. All envelopes under the same terms have the s
 import struct
 from dataclasses import dataclass
 
-import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from apes.checks import whole
 from apes.errors import ParameterError, ProtocolError
-from apes.mathematics.arrays import U8
+from apes.wire.packing import packed_size
 
-VERSION = 1
+VERSION = 2
 RUN_BYTES = 16
 TERMS_BYTES = 32
 SENDER_BYTES = 32
@@ -74,37 +74,36 @@ class Envelope:
             return False
         return True
 
-    def open(self, key: X25519PrivateKey) -> tuple[float, U8]:
-        """Open what was sealed to this key, by this sender, for this binding: budget and levels, not checked yet."""
+    def open(self, key: X25519PrivateKey) -> tuple[float, bytes]:
+        """Open what was sealed to this key, by this sender, for this binding: budget and report, not checked yet."""
         try:
             plain = _SUITE.decrypt(self.sealed, key, _header(self.binding, self.sender))
         except InvalidTag:
             raise ProtocolError("a sealed report does not open") from None
         (budget,) = _BUDGET.unpack_from(plain)
-        return budget, np.frombuffer(plain, dtype=np.uint8, offset=_BUDGET.size)
+        return budget, plain[_BUDGET.size :]
 
 
-def envelope_size(dimensions: int) -> int:
-    """Bytes of an envelope with a report on ``dimensions`` coordinates."""
-    return _HEADER.size + _SEAL_BYTES + _BUDGET.size + dimensions + _SIGNATURE_BYTES
+def envelope_size(dimensions: int, levels: int) -> int:
+    """Bytes of an envelope with a report on ``dimensions`` coordinates, of ``levels`` levels each."""
+    return _HEADER.size + _SEAL_BYTES + _BUDGET.size + packed_size(dimensions, levels) + _SIGNATURE_BYTES
 
 
-def seal(levels: U8, budget: float, binding: Binding, key: Ed25519PrivateKey, shuffler: X25519PublicKey) -> bytes:
-    """Seal one user's report for the shuffler and sign it; the key's public half names the sender.
+def seal(report: bytes, budget: float, binding: Binding, key: Ed25519PrivateKey, shuffler: X25519PublicKey) -> bytes:
+    """Seal one user's report, packed, for the shuffler and sign it; the key's public half names the sender.
 
     The analyzer will see the budget among everybody else's.
     """
-    if levels.dtype != np.uint8 or levels.ndim != 1 or levels.size == 0:
-        raise ParameterError(f"levels must be a row of bytes, got {levels.dtype} of shape {levels.shape}")
     header = _header(binding, key.public_key().public_bytes_raw())
-    sealed = _SUITE.encrypt(_BUDGET.pack(budget) + levels.tobytes(), shuffler, header)
+    sealed = _SUITE.encrypt(_BUDGET.pack(budget) + report, shuffler, header)
     return header + sealed + key.sign(header + sealed)
 
 
-def parse(data: bytes, dimensions: int) -> Envelope:
+def parse(data: bytes, dimensions: int, levels: int) -> Envelope:
     """Take an envelope of this version and size apart without opening it."""
-    if len(data) != envelope_size(dimensions):
-        raise ProtocolError(f"an envelope has {envelope_size(dimensions)} bytes here, got {len(data)}")
+    size = envelope_size(dimensions, levels)
+    if len(data) != size:
+        raise ProtocolError(f"an envelope has {size} bytes here, got {len(data)}")
     magic, version, run, number, terms, sender = _HEADER.unpack_from(data)
     if magic != _MAGIC or version != VERSION or number == 0:
         raise ProtocolError("not an envelope of this version")

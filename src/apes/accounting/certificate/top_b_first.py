@@ -14,7 +14,7 @@ import numpy as np
 
 from apes.accounting import Array
 from apes.accounting.certificate.blanket import half_pairs
-from apes.accounting.certificate.curve import SMALLEST_BUDGET, HidingCurve, shaped_curve
+from apes.accounting.certificate.curve import SMALLEST_BUDGET, HidingCurve, hiding_curve, shaped_curve
 from apes.accounting.composition.lattice import UNIT, Lattice
 from apes.accounting.composition.losses import curve_points, losses
 from apes.mathematics.search import bisect
@@ -70,10 +70,10 @@ def top_b_first_curve(budget: float, others: Array, delta: float, levels: int | 
 
     The budget is at most LARGEST_COUPLE_BUDGET. The curve is good at ``delta``, and valid everywhere.
     """
-    # Under the uniform blanket the pair of an end and the centre tells more, the larger the budget is.
-    whole = shaped_curve(budget, others, 0.0, levels)
-    # Not their own mirror images, so these two are asked at t >= 0 only: each is the other's other side.
-    down, up = (replace(whole, pair=pair) for pair in half_pairs(max(budget, SMALLEST_BUDGET), levels))
+    # Under the uniform blanket the pair of an end and the centre tells more, the larger the budget is. Not their own
+    # mirror images, so these two are asked at t >= 0 only: each is the other's other side.
+    uniform = shaped_curve(budget, others, 0.0, levels)
+    down, up = (replace(uniform, pair=pair) for pair in half_pairs(max(budget, SMALLEST_BUDGET), levels))
     (first, first_breach), (second, second_breach) = (
         losses(points, points.step) for points in curve_points([down, up], _BREACH * delta)
     )
@@ -81,4 +81,5 @@ def top_b_first_curve(budget: float, others: Array, delta: float, levels: int | 
     masses = np.convolve(first.masses, second.masses) * (1 + 4 * first.masses.size * UNIT)
     breach = first_breach * (float(second.masses.sum()) + second_breach) + second_breach * float(first.masses.sum())
     couple = Lattice(first.step, first.lowest + second.lowest, masses)
-    return TopBFirstCurve(whole, couple, breach * (1 + 1e-9))
+    # A whole coordinate may hide under any blanket.
+    return TopBFirstCurve(hiding_curve(budget, others, delta, levels), couple, breach * (1 + 1e-9))

@@ -26,7 +26,7 @@ from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import Address, Key, philox
 from apes.mathematics.thresholds import proposal_mask
 
-_TIE = np.uint64(0x80000000)
+TIE = np.uint64(0x80000000)
 # How a 32-bit word is cut: 8 bits of proposal, 11 of rounding, 13 of acceptance. With more bits for one of the last two
 # it would tie less often, the other more; either way a tie costs twenty times a draw.
 _LAST_FINE = 2047
@@ -68,7 +68,7 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
         row, own = thresholds[u], words[first % 4 :]
         for s in range(row.size):
             leading[s] = np.int32(row[s] >> _LEADING)
-        if not _is_finite(updates[u].view(np.uint32)):
+        if not is_finite(updates[u].view(np.uint32)):
             return False
         first_words(words, place, key)
         _propose(updates[u], own, clip, row.size, steps, rounded, codes[u])
@@ -83,7 +83,7 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
 
 
 @compiled
-def _is_finite(bits: U32) -> bool:
+def is_finite(bits: U32) -> bool:
     """Whether all exponents of these floats' bits are below the one of infinities and NaN."""
     largest = np.uint32(0)
     for i in range(bits.size):
@@ -199,7 +199,7 @@ def _settle(
     r = np.int64((word >> _ROUNDING_SHIFT) & np.uint32(_LAST_FINE))
     j = (fine + _LAST_FINE - r) >> _FINE_BITS
     if (fine & _LAST_FINE) == r:
-        _, _, a, b = philox(index, _TIE, user, stream, key[0], key[1])
+        _, _, a, b = philox(index, TIE, user, stream, key[0], key[1])
         below = np.float64(((a << _WORD) | b) >> np.uint64(11)) * _TO_UNIT < np.float64(t * _FINE) - fine
         j = (fine >> _FINE_BITS) + np.int64(below)
     if _accepts(np.uint64(word), j, np.uint64(0), row, mask, own, key):
@@ -224,5 +224,5 @@ def _accepts(word: Word, j: np.int64, attempt: Word, row: U64, mask: Word, place
     upper = word >> np.uint64(_ACCEPTANCE_SHIFT)
     if upper != threshold >> _LEADING:
         return bool(upper < threshold >> _LEADING)
-    a, b, _, _ = philox(place[2], _TIE + attempt, place[0], place[1], key[0], key[1])
+    a, b, _, _ = philox(place[2], TIE + attempt, place[0], place[1], key[0], key[1])
     return bool((((a << _WORD) | b) >> _FURTHER) <= threshold & _LOW_BITS)

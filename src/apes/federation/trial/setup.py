@@ -12,6 +12,7 @@ from apes.federation.parties import Servers, Task, admit, invite, join, new_fold
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, Federation, Layout, free_ports
 from apes.federation.vault.folder import ARRAYS
+from apes.federation.vault.lifetime import Lifetime
 from apes.population import Examples
 from apes.shuffler.service.policy import Limits
 from apes.storage.settings import write_settings
@@ -19,12 +20,12 @@ from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
 
 
-def task_of(plan: Plan, simulation: Simulation, dataset: Dataset) -> Task:
-    """What a federation of about so many users is to do."""
+def task_of(plan: Plan, simulation: Simulation, dataset: Dataset, limits: Limits) -> Task:
+    """What a federation of about so many users, within these limits, is to do."""
     terms, model = plan.terms, simulation.model(dataset)
     # What cannot run on devices is refused for that, not for the delta that is filled in here.
     terms.device_client(model)
-    agreed = FederationTerms(replace(terms, delta=terms.central_delta(simulation.users)), model)
+    agreed = FederationTerms(replace(terms, delta=terms.central_delta(simulation.users)), model, limits)
     return Task(agreed, plan.schedule, Examples(dataset.test_images, dataset.test_labels))
 
 
@@ -48,17 +49,18 @@ def set_up(
     users = simulation.users
     whole("vaults", vaults, 1, users)
     population, ports = simulation.people(dataset), free_ports(2 + vaults)
-    task = task_of(plan, simulation, dataset)
     servers = Servers((HOST, ports[0]), (HOST, ports[1]), vaults, round_seconds, keep_sealed)
     cohort = max(2, users // 2) if smallest_cohort is None else smallest_cohort
     limits = Limits(float(population.budgets.min()), float(population.budgets.max()), cohort)
+    task = task_of(plan, simulation, dataset, limits)
     edges = np.linspace(0, users, vaults + 1).astype(int).tolist()
     with new_folder(folder) as part:
-        layout, run, cards = Layout(part), invite(part, task, servers, limits).run, []
+        layout, run, cards = Layout(part), invite(part, task, servers).run, []
         for number in range(1, vaults + 1):
             block = population.block(edges[number - 1], edges[number])
             arrays = {name: getattr(block, name) for name in ARRAYS}
-            cards.append(join(layout.device(number), layout.invitation, arrays, ports[1 + number]))
+            place = layout.device(number), layout.invitation
+            cards.append(join(*place, arrays, ports[1 + number], Lifetime()))
             progress(edges[number], users)
         admit(part, cards)
         federation = Federation(run, vaults, users, plan.rounds, ports[0], ports[1])

@@ -19,7 +19,8 @@ from apes.federation.trial.scripts import FLWR
 from apes.storage.files import write_bytes
 from apes.training.run import RoundMetrics
 
-_SECONDS_TO_START = 60.0
+# A silo of many budgets takes a dozen certificates, and ten may start at once.
+_SECONDS_TO_START = 180.0
 # A SuperNode that died is not let in again before the SuperLink has missed two heartbeats of 30 seconds.
 _SECONDS_TO_JOIN = 100.0
 _SECONDS_BEFORE_JOINING_AGAIN = 3.0

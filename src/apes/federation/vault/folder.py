@@ -1,9 +1,6 @@
 """A vault from its folder: settings, accepted terms, data, keys; and what its users have spent and may still spend."""
 
 import math
-import sys
-from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from apes.checks import hex_names
 from apes.errors import DataError, ParameterError
 from apes.federation.terms import FederationTerms
-from apes.federation.vault.ledger import VaultLedger, local_epsilon, read_spending
+from apes.federation.vault.charges import Grant, central_cost, local_epsilon
+from apes.federation.vault.ledger import VaultLedger, read_ledger
+from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.socket import VaultSocket
-from apes.federation.vault.vault import Holdings, Vault
+from apes.federation.vault.vault import Holdings, Vault, charges_of
 from apes.population import People
 from apes.storage.arrays import read_arrays
 from apes.storage.settings import read_settings
@@ -38,22 +37,30 @@ class VaultSettings:
     terms: str = "terms.json"
     data: str = "data.npz"  # `ARRAYS` and ``allowances``
     keys: str = "keys.bin"  # the users' signing keys, 32 bytes each
-    ledger: str = "ledger.sqlite"
+    ledger: str = "ledger.sqlite"  # vaults of the same people, in the same order, may share one
     socket: str = "vault.sock"  # where a courier asks
     socket_mode: str = "600"  # its permissions, in octal
+    lifetime_epsilon: float | None = None  # largest central epsilon of all that ever leaves for a user, or None
+    lifetime_delta: float = Lifetime.delta  # that it holds up to
 
     def __post_init__(self) -> None:
         hex_names("runs", self.runs, RUN_BYTES)
         hex_names("shuffler_key", (self.shuffler_key,), KEY_BYTES)
         if len(self.socket_mode) != 3 or not set(self.socket_mode) <= set("01234567"):
             raise ParameterError(f"socket_mode must be three octal digits, got {self.socket_mode!r}")
+        self.lifetime  # noqa: B018 - checks it
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """What the owner grants centrally."""
+        return Lifetime(self.lifetime_epsilon, self.lifetime_delta)
 
 
 def open_vault(file: Path) -> VaultSocket:
     """Open the vault that a settings file describes, ready to serve."""
     (settings, terms, holdings), folder = read_vault(file), file.parent
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
-    ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size)
+    ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size, settings.lifetime)
     vault = Vault(terms, settings.runs, holdings, shuffler, ledger)
     return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
 
@@ -73,6 +80,7 @@ def _read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
         raise DataError(f"{keys} cannot be read: {error}") from None
     try:
         population = People(*(arrays[name] for name in ARRAYS))
+        terms.limits.check(population.budgets)
         is_fit = population.classes <= terms.model.classes
     except ParameterError as error:
         raise DataError(f"{data}: {error}") from None
@@ -86,13 +94,28 @@ def _read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
 
 
 @dataclass(frozen=True)
+class CentralAccount:
+    """What a user has spent centrally, had every round been of the worst cohort that was agreed.
+
+    It holds against everybody but the shuffler. None stands for an infinite figure.
+    """
+
+    mu: float | None  # Gaussian shift that covers everything
+    epsilon: float | None  # at the owner's delta, in nats
+    delta: float
+    limit: float | None  # largest epsilon in all; None if there is none
+    rounds_left: int | None  # that it leaves room for; None without a limit
+
+
+@dataclass(frozen=True)
 class UserAccount:
-    """One user's account with the vault; every epsilon is local, in nats, and holds whoever reads the reports."""
+    """One user's account with the vault; but for ``central``, epsilon is local and holds whoever reads the reports."""
 
     budget: float  # per coordinate and round
     rounds: int  # that were answered, of all runs
-    spent: float  # what they cost, over all coordinates
+    spent: float  # what they cost, over all coordinates, in nats
     allowance: float | None  # what the user grants in all; None if it has no limit
+    central: CentralAccount
     rounds_left: int | None  # that the vault will still answer for the user; None if they have no limit
 
 
@@ -100,22 +123,17 @@ def read_accounts(folder: Path) -> list[UserAccount]:
     """Read the accounts of the users of a device or silo; nothing is changed, and its vault may be running."""
     settings, terms, holdings = read_vault(folder / VAULT)
     budgets, allowances = holdings.population.budgets.tolist(), holdings.allowances.tolist()
-    spending, accounts = read_spending(folder / settings.ledger, len(budgets)), []
-    for budget, allowance, rounds in zip(budgets, allowances, spending, strict=True):
-        granted = allowance if math.isfinite(allowance) else None
-        left = None if granted is None else rounds_left(rounds, terms.charged * budget, granted)
-        accounts.append(UserAccount(budget, rounds.total(), local_epsilon(rounds), granted, left))
+    spending, lifetime = read_ledger(folder / settings.ledger, len(budgets), settings.lifetime)
+    charges, limit, accounts = charges_of(terms, holdings, lifetime), lifetime.limit, []
+    for budget, allowance, rounds, charge in zip(budgets, allowances, spending, charges, strict=True):
+        left, cost = Grant(math.inf, limit).rounds_left(rounds, charge), central_cost(rounds)
+        mu, epsilon = _finite(math.sqrt(cost.mu_squared)), _finite(cost.epsilon(lifetime.delta))
+        central = CentralAccount(mu, epsilon, lifetime.delta, lifetime.epsilon, left)
+        both = Grant(allowance, limit).rounds_left(rounds, charge)
+        spent, granted = local_epsilon(rounds), _finite(allowance)
+        accounts.append(UserAccount(budget, rounds.total(), spent, granted, central, both))
     return accounts
 
 
-def rounds_left(spent: Mapping[float, int], cost: float, allowance: float) -> int:
-    """How many more rounds at this cost fit into an allowance, by the sum that the vault itself forms; in nats.
-
-    ``spent`` counts the rounds so far, by what one of them cost.
-    """
-
-    def after(further: int) -> float:
-        return local_epsilon({**spent, cost: spent.get(cost, 0) + further})
-
-    most = min(allowance / cost + 2, sys.maxsize / 2)
-    return bisect_right(range(1, int(most)), allowance, key=after)
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

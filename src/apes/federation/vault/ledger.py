@@ -1,58 +1,79 @@
-"""A vault's ledger: what was answered in which round, and what it cost each user; on the disk before it leaves."""
+"""A vault's ledger: what was answered in which round, and what it cost each user; on the disk before it leaves.
 
-import math
+One ledger may serve several vaults of the same people, at the same time: one for each federation that they are in.
+"""
+
+import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-
 from apes.errors import DataError
-from apes.mathematics.arrays import F64
+from apes.federation.vault.charges import Charge
+from apes.federation.vault.lifetime import Lifetime
 from apes.storage.database import open_database, read_database
 
 # Answers are kept for the round that runs and the one before it; older ones are over everywhere.
 _ROUNDS_KEPT = 2
 
-_SPENT = "select user, epsilon, rounds from spent"
+_SPENT = "select user, epsilon, mu_squared, delta, rounds from spent"
+_OWNER = "select users, epsilon, delta from owner"
 
-Spending = list[Counter[float]]
-"""For each user, how many rounds were answered at which local epsilon."""
-
-
-def local_epsilon(rounds: Mapping[float, int]) -> float:
-    """Local epsilon of so many rounds at each cost, in nats.
-
-    Rounds are counted, not added up, so an allowance of exactly so many rounds is met exactly.
-    """
-    return math.fsum(epsilon * count for epsilon, count in rounds.items())
+Spending = list[Counter[Charge]]
+"""For each user, how many rounds were answered at which charge."""
 
 
-def read_spending(path: Path, users: int) -> Spending:
-    """What a ledger's users have spent, read beside whoever keeps it; nothing, if there is none yet."""
-    return _by_user(read_database(path, _SPENT) if path.exists() else [], users)
+def read_ledger(path: Path, users: int, own: Lifetime) -> tuple[Spending, Lifetime]:
+    """What a ledger's users have spent and grant, read beside whoever keeps it; as new if there is none yet."""
+    if not path.exists():
+        return _by_user([], users), own
+    lifetime = _agreed(read_database(path, _OWNER), users, own)
+    return _by_user(read_database(path, _SPENT), users), lifetime
 
 
 class VaultLedger:
-    """Answers and spending of a vault with so many users, in a database that is made if need be."""
+    """Answers and spending of so many users, in a database that is made if need be.
 
-    def __init__(self, path: Path, users: int) -> None:
-        self._users = users
+    Whichever vault brings a lifetime's limit first sets it for all; one that brings another is refused.
+    """
+
+    def __init__(self, path: Path, users: int, lifetime: Lifetime) -> None:
+        self._users, self._own = users, lifetime
         self._database = open_database(
             path,
             """
             create table if not exists answers (
               run text not null, round integer not null, answer blob, primary key (run, round)) without rowid;
             create table if not exists spent (
-              user integer not null, epsilon real not null, rounds integer not null,
-              primary key (user, epsilon)) without rowid;
+              user integer not null, epsilon real not null, mu_squared real not null, delta real not null,
+              rounds integer not null, primary key (user, epsilon, mu_squared, delta)) without rowid;
+            create table if not exists owner (
+              one integer primary key check (one = 1), users integer not null, epsilon real, delta real not null);
             """,
+            shared=True,
         )
         try:
-            self.spent()
-        except DataError:
+            with self.transaction():
+                agreed = self.lifetime
+                owner = "insert or replace into owner values (1, ?, ?, ?)"
+                self._database.execute(owner, (users, agreed.epsilon, agreed.delta))
+                self.spending()
+        except (DataError, sqlite3.Error) as error:
             self.close()
-            raise
+            raise DataError(f"{path} cannot be used: {error}") from None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Let nobody else write until the block ends; what it did is on the disk then, or none of it if it fails."""
+        with self._database:
+            self._database.execute("begin immediate")
+            yield
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """What its users grant centrally."""
+        return _agreed(self._database.execute(_OWNER).fetchall(), self._users, self._own)
 
     def find(self, run: str, number: int) -> bytes | None:
         """What was answered in a round, or None."""
@@ -65,35 +86,40 @@ class VaultLedger:
         query = "select max(round) from answers where run = ?"
         return int(self._database.execute(query, (run,)).fetchone()[0] or 0)
 
-    def spent(self, further: F64 | None = None) -> F64:
-        """Local epsilon that each user has spent, over all coordinates, rounds and runs, in nats.
+    def spending(self) -> Spending:
+        """What each user has spent, over all runs."""
+        return _by_user(self._database.execute(_SPENT), self._users)
 
-        What one further round would cost each is counted in if it is given.
-        """
-        spending = _by_user(self._database.execute(_SPENT), self._users)
-        if further is not None:
-            for rounds, epsilon in zip(spending, further.tolist(), strict=True):
-                rounds[epsilon] += 1
-        return np.array([local_epsilon(rounds) for rounds in spending])
-
-    def record(self, run: str, number: int, answer: bytes, costs: dict[int, float]) -> None:
-        """Record an answer and what it costs each user in it, on the disk on return; an error changes nothing."""
-        charge = "insert into spent values (?, ?, 1) on conflict (user, epsilon) do update set rounds = rounds + 1"
-        with self._database:
-            self._database.execute("insert into answers values (?, ?, ?)", (run, number, answer))
-            self._database.executemany(charge, costs.items())
-            old = "update answers set answer = null where run = ? and round <= ?"
-            self._database.execute(old, (run, number - _ROUNDS_KEPT))
+    def record(self, run: str, number: int, answer: bytes, charges: dict[int, Charge]) -> None:
+        """Record an answer and what it costs each user in it, inside a `transaction`."""
+        self._database.execute("insert into answers values (?, ?, ?)", (run, number, answer))
+        charge = "insert into spent values (?, ?, ?, ?, 1) on conflict (user, epsilon, mu_squared, delta) do "
+        charge += "update set rounds = rounds + 1"
+        self._database.executemany(charge, [(user, *cost) for user, cost in charges.items()])
+        old = "update answers set answer = null where run = ? and round <= ?"
+        self._database.execute(old, (run, number - _ROUNDS_KEPT))
 
     def close(self) -> None:
         """Close the database."""
         self._database.close()
 
 
-def _by_user(rows: Iterable[tuple[int, float, int]], users: int) -> Spending:
+def _by_user(rows: Iterable[tuple[int, float, float, float, int]], users: int) -> Spending:
     spending: Spending = [Counter() for _ in range(users)]
-    for user, epsilon, rounds in rows:
-        if not 0 <= user < users:
-            raise DataError(f"the ledger charges user {user}, the vault holds {users}: they do not belong together")
-        spending[user][epsilon] += rounds
+    for user, epsilon, mu_squared, delta, rounds in rows:
+        spending[user][Charge(epsilon, mu_squared, delta)] += rounds
     return spending
+
+
+def _agreed(rows: list[tuple[int, float | None, float]], users: int, own: Lifetime) -> Lifetime:
+    """The limit that holds: the ledger's if it has one, else the vault's own."""
+    for count, epsilon, delta in rows:
+        if count != users:
+            raise DataError(f"the ledger is of {count} users, the vault holds {users}: they do not belong together")
+        if epsilon is not None:
+            kept = Lifetime(epsilon, delta)
+            if own.epsilon is not None and own != kept:
+                asked = f"the vault's is {own.epsilon:g} at {own.delta:g}"
+                raise DataError(f"the ledger's lifetime epsilon is {epsilon:g} at delta {delta:g} for ever, {asked}")
+            return kept
+    return own

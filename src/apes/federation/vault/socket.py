@@ -15,6 +15,7 @@ from pathlib import Path
 from apes.errors import DataError
 from apes.federation.vault.vault import Request, Vault, VaultRefusal, VaultRefused
 from apes.storage.json_logs import RareLog, log
+from apes.storage.locks import lock
 from apes.wire.frames import LENGTH
 
 VERSION = 2
@@ -82,6 +83,8 @@ class VaultSocket:
 def _listen(path: Path, mode: int) -> socket.socket:
     if len(os.fsencode(path)) > _LONGEST_PATH:
         raise DataError(f"the socket's path is longer than {_LONGEST_PATH} bytes, choose a shorter folder: {path}")
+    # Until the process ends, lest a second vault takes this one's place.
+    lock(path)
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise DataError(f"{path} is there already and is not a socket; move it away")

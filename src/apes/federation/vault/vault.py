@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 
 from apes.errors import DataError
 from apes.federation.terms import FederationTerms
+from apes.federation.vault.charges import Charge, Grant
 from apes.federation.vault.ledger import VaultLedger
-from apes.mathematics.arrays import F32, F64
+from apes.federation.vault.lifetime import Lifetime
+from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import SystemSource
 from apes.population import People
 from apes.wire.envelope import Binding, seal
 from apes.wire.frames import framed
+from apes.wire.packing import packed
 
 _USERS_AT_ONCE = 64
 
@@ -68,13 +71,22 @@ class Holdings:
             raise DataError(f"a vault of {users} users needs {users} signing keys and positive allowances")
 
 
+def charges_of(terms: FederationTerms, holdings: Holdings, lifetime: Lifetime) -> list[Charge]:
+    """What one round costs each user; locally, every coordinate that data goes into spends the whole budget."""
+    budgets = holdings.population.budgets
+    local, central = (terms.charged * budgets).tolist(), lifetime.costs(terms, budgets)
+    return [Charge(own, cost.mu_squared, cost.delta) for own, cost in zip(local, central, strict=True)]
+
+
 @dataclass(eq=False)
 class Vault:
     """Answers requests under the terms that its owner accepted.
 
     Guarantee:
         For every user, run and round at most one report ever leaves; what it costs is on the disk before it leaves;
-        nobody's spending exceeds their allowance. Nothing but sealed reports and words of `VaultRefusal` comes out.
+        nobody's spending exceeds their allowance, nor, centrally, the limit of the ledger, whatever other vaults share
+        it, as long as the shuffler keeps to what was agreed. Nothing but sealed reports and words of `VaultRefusal`
+        comes out.
     """
 
     terms: FederationTerms
@@ -85,8 +97,7 @@ class Vault:
 
     def __post_init__(self) -> None:
         self._digest, self._client, self._lock = self.terms.digest, self.terms.client(), threading.Lock()
-        # What one round costs a user locally: every coordinate that data goes into spends the whole budget.
-        self._costs = self.terms.charged * self.holdings.population.budgets
+        self._charges = charges_of(self.terms, self.holdings, self.ledger.lifetime)
 
     def answer(self, request: Request) -> bytes:
         """Return the sealed reports of this round, framed: fresh ones once, the same ones ever after."""
@@ -99,7 +110,10 @@ class Vault:
         with self._lock:
             try:
                 answer = self.ledger.find(request.run, request.round)
-                return self._draw(request) if answer is None else answer
+                if answer is None:
+                    with self.ledger.transaction():
+                        answer = self._draw(request)
+                return answer
             except sqlite3.Error:
                 raise VaultRefused(VaultRefusal.LEDGER) from None
 
@@ -110,23 +124,32 @@ class Vault:
         weights = np.frombuffer(request.weights if is_whole else b"", dtype="<f4").astype(np.float32)
         if not is_whole or not np.isfinite(weights).all():
             raise VaultRefused(VaultRefusal.WEIGHTS)
-        willing = np.flatnonzero(self.ledger.spent(self._costs) <= self.holdings.allowances)
-        if willing.size == 0:
+        willing = self._willing()
+        if not willing:
             raise VaultRefused(VaultRefusal.ALLOWANCE)
         binding = Binding(bytes.fromhex(request.run), request.round, bytes.fromhex(request.terms))
         answer = b"".join(framed(self._reports(weights, willing, binding)))
-        costs = {user: float(self._costs[user]) for user in willing.tolist()}
-        self.ledger.record(request.run, request.round, answer, costs)
+        self.ledger.record(request.run, request.round, answer, {user: self._charges[user] for user in willing})
         return answer
 
-    def _reports(self, weights: F32, willing: NDArray[np.intp], binding: Binding) -> list[bytes]:
+    def _willing(self) -> list[int]:
+        """Users whom one more round keeps within what they grant."""
+        limit, allowances, willing = self.ledger.lifetime.limit, self.holdings.allowances.tolist(), []
+        for user, rounds in enumerate(self.ledger.spending()):
+            rounds[self._charges[user]] += 1
+            if Grant(allowances[user], limit).covers(rounds):
+                willing.append(user)
+        return willing
+
+    def _reports(self, weights: NDArray[np.float32], willing: list[int], binding: Binding) -> list[bytes]:
         population, keys, source, sealed = self.holdings.population, self.holdings.keys, SystemSource(), []
         for start in range(0, population.budgets.size, _USERS_AT_ONCE):
             stop = min(start + _USERS_AT_ONCE, population.budgets.size)
-            users = willing[(start <= willing) & (willing < stop)].tolist()
+            users = [user for user in willing if start <= user < stop]
             if users:
                 levels = self._client.levels(weights, population.block(start, stop), source)
                 for user in users:
                     budget = float(population.budgets[user])
-                    sealed.append(seal(levels[user - start], budget, binding, keys[user], self.shuffler))
+                    report = packed(levels[user - start], self.terms.levels)
+                    sealed.append(seal(report, budget, binding, keys[user], self.shuffler))
         return sealed

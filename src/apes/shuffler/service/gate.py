@@ -38,18 +38,19 @@ class Gate:
                 close()
                 return True
             accountant, exposure = self._of(run), self._exposure(budgets)
-            if not accountant.after(exposure) <= policy.target_epsilon:
+            if not accountant.allows(exposure):
                 return False
             close()
-            accountant.charge(exposure)
+            accountant.record(exposure)
             return True
 
     def _of(self, run: str) -> Accountant:
         if run not in self._accountants:
-            # Without a target of its own: what is in the ledger is out, and has to be counted whatever it comes to.
-            accountant = Accountant(self._policy.delta, expected_rounds=self._policy.rounds)
+            policy = self._policy
+            accountant = Accountant(policy.delta, expected_rounds=policy.rounds, target=policy.target_epsilon)
             for release in self._ledger.releases(run):
-                accountant.charge(self._exposure(Release.decode(release).batch.budgets))
+                # What is in the ledger is out, and has to be counted whatever it comes to.
+                accountant.record(self._exposure(Release.decode(release).batch.budgets))
             self._accountants[run] = accountant
         return self._accountants[run]
 
@@ -58,4 +59,5 @@ class Gate:
         # Without top-b-first, fewer coordinates than there are can only be those of a random choice.
         thin = "random-b" if policy.charged < policy.dimensions and policy.top_b_first is None else None
         sizes = policy.charged, policy.levels, policy.top_b_first
-        return Exposure(budgets, *sizes, dimensions=policy.dimensions, sparsifier=thin)
+        d, clip, norm = policy.dimensions, policy.clip, policy.norm
+        return Exposure(budgets, *sizes, dimensions=d, sparsifier=thin, clip=clip, norm=norm)

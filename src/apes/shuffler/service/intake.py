@@ -13,6 +13,7 @@ from apes.messages import CountedBatch
 from apes.shuffler.counts import LevelCounts
 from apes.shuffler.service.policy import Policy
 from apes.wire.envelope import Binding, Envelope, parse
+from apes.wire.packing import unpacked
 from apes.wire.release import Release
 
 # Reports wait in a block before they are counted; a block stays within these.
@@ -68,7 +69,7 @@ class Intake:
 
     def _consider(self, report: bytes) -> ReportRefusal | None:
         try:
-            envelope = parse(report, self._policy.dimensions)
+            envelope = parse(report, self._policy.dimensions, self._policy.levels)
         except ProtocolError:
             return ReportRefusal.MALFORMED
         # Cheap checks first; a sender is only marked as seen once a report of theirs counts, so nobody can use up
@@ -91,9 +92,13 @@ class Intake:
 
     def _open(self, envelope: Envelope) -> ReportRefusal | None:
         try:
-            budget, levels = envelope.open(self._key)
+            budget, data = envelope.open(self._key)
         except ProtocolError:
             return ReportRefusal.SEAL
+        try:
+            levels = unpacked(data, self._policy.dimensions, self._policy.levels)
+        except ProtocolError:
+            return ReportRefusal.MALFORMED
         if levels.max() >= self._policy.levels:
             return ReportRefusal.LEVEL
         if not self._policy.smallest_budget <= budget <= self._policy.largest_budget:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.checks import hex_names, positive, whole, within
 from apes.errors import ParameterError
@@ -24,6 +27,16 @@ class Limits:
             raise ParameterError(f"largest_budget must be at least {least}, got {self.largest_budget!r}")
         whole("smallest_cohort", self.smallest_cohort, 1)
 
+    def takes(self, budgets: NDArray[np.float64]) -> bool:
+        """Whether all of these budgets are taken."""
+        return bool(((self.smallest_budget <= budgets) & (budgets <= self.largest_budget)).all())
+
+    def check(self, budgets: NDArray[np.float64]) -> None:
+        """Raise unless all of these budgets are taken."""
+        if not self.takes(budgets):
+            range_ = f"[{self.smallest_budget:g}, {self.largest_budget:g}]"
+            raise ParameterError(f"budgets must be in {range_}, which is what the shuffler takes")
+
 
 @dataclass(frozen=True)
 class Policy(Limits):
@@ -38,6 +51,8 @@ class Policy(Limits):
     delta: float  # of the central guarantee, in [1e-100, 0.5]
     senders: tuple[str, ...]  # public keys of those who may report, 64 hexadecimal digits each; at least a cohort
     top_b_first: int | None = None  # b, where users keep b coordinates before perturbing
+    clip: float = 1.0  # C, bound of a coordinate, in (0, inf)
+    norm: float | None = None  # R, bound of an update's L2 norm in the unit of C, where there are two levels
     target_epsilon: float | None = None  # no round is released after which anybody's certified epsilon would exceed it
 
     def __post_init__(self) -> None:
@@ -51,6 +66,10 @@ class Policy(Limits):
         within("delta", self.delta, SMALLEST_DELTA, 0.5)
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
+        positive("clip", self.clip)
+        if self.norm is not None:
+            positive("norm", self.norm)
+            whole("levels", self.levels, 2, 2)
         if self.target_epsilon is not None:
             positive("target_epsilon", self.target_epsilon)
         hex_names("senders", self.senders, SENDER_BYTES)

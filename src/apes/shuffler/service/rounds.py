@@ -58,6 +58,7 @@ class Rounds:
 
     def __init__(self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger) -> None:
         self._policy, self._key, self._ledger, self._gate = policy, key, ledger, Gate(policy, ledger)
+        self._envelope_size = envelope_size(policy.dimensions, policy.levels)
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refused = RareLog("refused")
         self.metrics = Metrics()
@@ -103,7 +104,7 @@ class Rounds:
     async def _first(self, run: str, number: int, stream: AsyncIterable[bytes]) -> bytes:
         began = time.perf_counter()
         intake, digest = Intake(self._policy, run, number, self._key), hashlib.sha256()
-        reader, loop = FrameReader(envelope_size(self._policy.dimensions)), asyncio.get_running_loop()
+        reader, loop = FrameReader(self._envelope_size), asyncio.get_running_loop()
         # One thread for a round: counts are kept per thread, and a large model's are large.
         with ThreadPoolExecutor(1) as worker:
             async for piece in self._limited(stream):
@@ -148,7 +149,7 @@ class Rounds:
     async def _limited(self, stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         """Pass a batch on, as long as it keeps coming and is not absurdly large."""
         # Twice what honest senders can fill, and some room for rubbish.
-        most = 2 * len(self._policy.senders) * (LENGTH.size + envelope_size(self._policy.dimensions)) + (16 << 20)
+        most = 2 * len(self._policy.senders) * (LENGTH.size + self._envelope_size) + (16 << 20)
         pieces, received = aiter(stream), 0
         while True:
             try:

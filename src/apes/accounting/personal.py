@@ -1,0 +1,59 @@
+"""Personal filters: whoever would pass the own target is left out of all further rounds, and everybody else goes on.
+
+Leaving people out takes echoes from those who stay, so it is repeated until nobody else has to go, and what is charged
+is the cohort that is left. All of it follows from budgets, targets and terms: no data, no reports, nothing released.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.accounting import Array
+from apes.accounting.composition.gaussian import largest_mu
+from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.guarantee import cover_of
+from apes.checks import positive_array
+from apes.errors import ParameterError
+
+# Users are filtered in groups of similar budgets, each charged as its boldest and held to its strictest target.
+_GROUPS = 16
+
+
+def own_cohorts(
+    budgets: Array, targets: Array, delta: float, rounds: int, exposure: Callable[[Array], Exposure]
+) -> Iterator[NDArray[np.bool_]]:
+    """Who takes part, round after round, until nobody is left; at most about so many rounds.
+
+    Args:
+        budgets: Local budgets of all users, per coordinate and round.
+        targets: The largest central epsilon that each of them allows, over all rounds, in (0, inf).
+        delta: Of the guarantees, in (0, 1).
+        rounds: How many rounds there may be.
+        exposure: What a round with these budgets reveals.
+
+    Guarantee:
+        Nobody takes part in a round that would bring the own certified epsilon beyond the own target.
+    """
+    if positive_array("targets", targets).shape != budgets.shape:
+        raise ParameterError(f"targets must have one entry per user, {budgets.size}, got {targets.size}")
+    edges = np.unique(np.linspace(0, np.unique(budgets).size, _GROUPS + 1).astype(int))
+    # Equal budgets are in one group.
+    group = np.searchsorted(edges, np.unique(budgets, return_inverse=True)[1], side="right") - 1
+    boldest, strictest = np.zeros(edges.size - 1), np.full(edges.size - 1, np.inf)
+    np.maximum.at(boldest, group, budgets)
+    np.minimum.at(strictest, group, targets)
+    cover = cover_of(delta)
+    limits = [Cost((largest_mu(target, delta - 2 * cover) * (1 - 1e-8)) ** 2, cover) for target in strictest.tolist()]
+    spent, staying = [Cost()] * len(limits), np.ones(len(limits), dtype=bool)
+    while staying.any():
+        present = exposure(budgets[staying[group]])
+        delta_0 = cover / (1e3 * rounds * max(present.uses))
+        costs = {g: spent[g] + present.cost(delta_0, victim=float(boldest[g])) for g in np.flatnonzero(staying)}
+        full = [g for g, cost in costs.items() if not cost.fits(limits[g])]
+        if full:
+            staying[full] = False
+            continue
+        yield staying[group]
+        for g, cost in costs.items():
+            spent[g] = cost

@@ -1,0 +1,111 @@
+"""Compiled draws of reports of one bit, for updates of bounded norm.
+
+The update is clipped to steps k of C / N, N = 2^20 (`apes.client.clip.clip_norm`). Then, coordinate by coordinate:
+
+1. k / N is rounded at random to +1 or -1: to +1 if 21 random bits are below N + k, so with probability (N + k) / 2N.
+2. The sign is flipped if a uniform 64-bit number is below the user's F (`apes.mathematics.thresholds`).
+
+Both are exact, and the flip comes after the rounding: a single comparison with a rounded probability would be off by
+more than small budgets allow. The bit that leaves is 1 for +1.
+
+In a simulation the word of coordinate c is lane c % 4 of stage 0, index c // 4: its low 21 bits round, its upper 11 are
+the flip's first; only when these tie with F's are the other 53 drawn, from stage TIE, index c. A device takes two words
+per coordinate from the operating system, whatever the data, and nothing that it does branches on them.
+"""
+
+# parameters: compiled loops take arrays and words; numba does not know our objects.
+
+import numpy as np
+
+from apes.client.clip import GRID, clip_norm
+from apes.client.draws.coded import TIE, Place, first_words, is_finite
+from apes.mathematics.arrays import F32, I32, U8, U32, U64
+from apes.mathematics.compiled import compiled
+from apes.mathematics.randomness import Address, Key, SystemSource, philox
+
+_ROUNDING_BITS = 21
+_ROUNDING = np.uint32(2 * GRID - 1)
+_FLIP_SHIFT = np.uint32(_ROUNDING_BITS)
+_LEADING, _FURTHER = np.uint64(53), np.uint64(11)
+_LOW_BITS = np.uint64((1 << 53) - 1)
+_WORD = np.uint64(32)
+_TIED = np.uint8(2)
+# Marks are looked for in so many reports at a time: most have none.
+_CHUNK = 64
+_COORDINATES_AT_ONCE = 1 << 19
+
+
+@compiled
+def draw_bits(updates: F32, flips: U64, clip: float, limit: int, address: Address, key: Key, bits: U8) -> bool:
+    """Fill ``bits`` with randomised signs of a block (users x all coordinates) of updates, each within ``limit``.
+
+    Updates are clipped here; there is one flip threshold per user.
+
+    Returns:
+        Whether every update was finite; if not, ``bits`` is meaningless and must not be released.
+    """
+    users, width = updates.shape
+    first_user, first, stream = address
+    words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
+    steps = np.empty(width, dtype=np.int32)
+    own = words[first % 4 :]
+    for u in range(users):
+        if not is_finite(updates[u].view(np.uint32)):
+            return False
+        place = (np.uint64(first_user + u), stream, np.uint64(first))
+        clip_norm(updates[u], clip, limit, steps)
+        first_words(words, place, key)
+        _round_and_flip(steps, own, flips[u], bits[u])
+        _settle_ties(flips[u], place, key, bits[u])
+    return True
+
+
+@compiled
+def _round_and_flip(steps: I32, words: U32, flip: np.uint64, bits: U8) -> None:
+    """Decide all by their words; a tie of the flip's leading bits is marked, with the sign before the flip."""
+    leading = np.uint32(flip >> _LEADING)
+    for i in range(bits.size):
+        plus = np.int32(words[i] & _ROUNDING) < np.int32(steps[i] + np.int32(GRID))
+        upper = words[i] >> _FLIP_SHIFT
+        bits[i] = np.uint8(plus ^ (upper < leading)) | (_TIED if upper == leading else np.uint8(0))
+
+
+@compiled
+def _settle_ties(flip: np.uint64, place: Place, key: Key, bits: U8) -> None:
+    user, stream, first = place
+    for start in range(0, bits.size, _CHUNK):
+        part = bits[start : start + _CHUNK]
+        marks = np.uint8(0)
+        for i in range(part.size):
+            marks |= part[i]
+        if marks < _TIED:
+            continue
+        for i in range(part.size):
+            if part[i] >= _TIED:
+                a, b, _, _ = philox(first + np.uint64(start + i), TIE, user, stream, key[0], key[1])
+                flipped = ((a << _WORD) | b) >> _FURTHER < flip & _LOW_BITS
+                part[i] = (part[i] & np.uint8(1)) ^ np.uint8(flipped)
+
+
+def draw_bits_on_device(updates: F32, flips: U64, clip: float, limit: int, source: SystemSource) -> U8:
+    """Randomised signs of a block (users x all coordinates) of finite updates, from the operating system's randomness.
+
+    Guarantee:
+        How much randomness and how many instructions it takes depends on the block's size alone.
+    """
+    bits = np.empty(updates.shape, dtype=np.uint8)
+    steps = np.empty(updates.shape[1], dtype=np.int32)
+    for user, flip in enumerate(flips):
+        clip_norm(updates[user], clip, limit, steps)
+        for start in range(0, steps.size, _COORDINATES_AT_ONCE):
+            part = slice(start, start + _COORDINATES_AT_ONCE)
+            _draw_part(steps[part], flip, source.words(2, steps[part].size), bits[user, part])
+    return bits
+
+
+@compiled
+def _draw_part(steps: I32, flip: np.uint64, words: U64, bits: U8) -> None:
+    rounding, flipping = words[0], words[1]
+    for i in range(bits.size):
+        plus = np.int32(np.uint32(rounding[i]) & _ROUNDING) < np.int32(steps[i] + np.int32(GRID))
+        bits[i] = np.uint8(plus ^ (flipping[i] < flip))

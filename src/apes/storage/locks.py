@@ -1,0 +1,28 @@
+"""Locks between processes, on a file beside what they guard; whoever dies lets go."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from apes.errors import DataError
+
+
+def lock(path: Path, *, wait: bool = False) -> int:
+    """Lock what lies at ``path`` until the descriptor that is returned is closed, or the process ends.
+
+    Raises:
+        DataError: If another process holds the lock, unless that is to be waited for.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise DataError(f"{path} cannot be opened: {error}") from None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        os.close(held)
+        is_busy = isinstance(error, BlockingIOError)
+        problem = "is in use by another process; stop it first" if is_busy else f"cannot be locked: {error}"
+        raise DataError(f"{path} {problem}") from None
+    return held
