@@ -18,10 +18,10 @@ train: $(CORE)  ## Train under APES on the embedded digits: ten thousand users, 
 	$(BIN)/apes train --out runs/$$(date +%Y%m%d-%H%M%S) $(ARGS)
 
 test: $(DEV)  ## Run all tests, on all cores
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: $(DEV)  ## Run what takes no more than a moment, while writing
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
 
 check: $(DEV)  ## Lint, formatting, types
 	$(BIN)/ruff check .

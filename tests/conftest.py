@@ -39,10 +39,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def rank(item: pytest.Item) -> int:
         name = str(item.path.relative_to(here)) if item.path.is_relative_to(here) else ""
-        return 0 if name.startswith(("federation", "paper")) else 1 if name.startswith(tuple(SLOW)) else 2
+        if name.startswith(("federation", "paper")):
+            return 0 if name.startswith("federation/test_faults") else 1
+        return 2 if name.startswith(tuple(SLOW)) else 3
 
     for item in items:
-        if rank(item) < 2:
+        if rank(item) < 3:
             item.add_marker(pytest.mark.slow)
     items.sort(key=rank)
 
