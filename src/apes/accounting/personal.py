@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting import Array
-from apes.accounting.composition.gaussian import largest_mu
-from apes.accounting.exposure import Cost, Exposure
-from apes.accounting.guarantee import cover_of
+from apes.accounting.accountant import Accountant
+from apes.accounting.exposure import Exposure
 from apes.checks import positive_array
 from apes.errors import ParameterError
 
@@ -43,17 +42,17 @@ def own_cohorts(
     boldest, strictest = np.zeros(edges.size - 1), np.full(edges.size - 1, np.inf)
     np.maximum.at(boldest, group, budgets)
     np.minimum.at(strictest, group, targets)
-    cover = cover_of(delta)
-    limits = [Cost((largest_mu(target, delta - 2 * cover) * (1 - 1e-8)) ** 2, cover) for target in strictest.tolist()]
-    spent, staying = [Cost()] * len(limits), np.ones(len(limits), dtype=bool)
+    filters = [
+        Accountant(delta, expected_rounds=rounds, target=target, victim=victim)
+        for target, victim in zip(strictest.tolist(), boldest.tolist(), strict=True)
+    ]
+    staying = np.ones(len(filters), dtype=bool)
     while staying.any():
         present = exposure(budgets[staying[group]])
-        delta_0 = cover / (1e3 * rounds * max(present.uses))
-        costs = {g: spent[g] + present.cost(delta_0, victim=float(boldest[g])) for g in np.flatnonzero(staying)}
-        full = [g for g, cost in costs.items() if not cost.fits(limits[g])]
+        full = [g for g in np.flatnonzero(staying) if not filters[g].allows(present)]
         if full:
             staying[full] = False
             continue
         yield staying[group]
-        for g, cost in costs.items():
-            spent[g] = cost
+        for g in np.flatnonzero(staying):
+            filters[g].record(present)

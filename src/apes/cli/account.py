@@ -22,7 +22,7 @@ def account_command(
     rounds: Annotated[int, typer.Option(help="Rounds with the same participants.")] = 40,
     delta: Annotated[float, typer.Option(help="Delta of the user-level guarantees.")] = 3.6e-5,
     levels: shared.Levels = None,
-    clip: Annotated[float, typer.Option(help="C, bound of every coordinate; it matters beside a norm only.")] = 0.1,
+    clip: shared.Clip = 0.1,
     norm: shared.Norm = None,
     delta_s: Annotated[float, typer.Option(help="Delta at which bounds per coordinate are compared.")] = 1e-8,
     colluders: Annotated[int, typer.Option(help="Users who tell the adversary what they reported.")] = 0,

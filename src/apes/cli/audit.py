@@ -19,7 +19,7 @@ def audit_command(
     trials: Annotated[int, typer.Option(help="Repetitions of each of the two worlds.")] = 10_000,
     delta: Annotated[float, typer.Option(help="Delta of both the audit and the certificate.")] = 1e-5,
     levels: shared.Levels = None,
-    clip: Annotated[float, typer.Option(help="C, bound of every coordinate; it matters beside a norm only.")] = 0.1,
+    clip: shared.Clip = 0.1,
     norm: shared.Norm = None,
     framework: shared.FrameworkName = "apes",
     sparsifier: shared.SparsifierName = None,

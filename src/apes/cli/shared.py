@@ -26,6 +26,7 @@ Levels = Annotated[str | None, typer.Option(help="Levels of a coded report, 2 to
 FrameworkName = Annotated[str, typer.Option(help="apes, s-apes-first, s-apes-threshold, or s-apes with random-b.")]
 SparsifierName = Annotated[str | None, typer.Option(help="As for train.")]
 Keep = Annotated[float | None, typer.Option(help="Fraction of coordinates kept, as for train.")]
+Clip = Annotated[float, typer.Option(help="C, bound of every coordinate; it matters beside a norm only.")]
 Norm = Annotated[float | None, typer.Option(help="Bound R of an update's L2 norm, with one-bit reports and a clip C.")]
 Seed = Annotated[int, typer.Option(help="Seed of the budgets.")]
 
