@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from apes.cli import display, shared
-from apes.cli.options import make_choices, with_choices
+from apes.cli.options import PAPER, make_choices, with_choices
 from apes.errors import BudgetExceeded, ParameterError
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
@@ -54,7 +54,7 @@ def init_command(
         raise ParameterError(f"devices or silos must be given, one of them; got {devices!r} and {silos!r}")
     if devices is not None and choices.setdefault("users", devices) != devices:
         raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
-    chosen = make_choices(choices)
+    chosen = make_choices(choices, preset=PAPER)
     dataset = display.dataset(chosen.simulation, data_dir)
     with display.steps("making keys", "users") as progress:
         federation = set_up(
@@ -93,7 +93,7 @@ def invite_command(
     from apes.federation.trial.setup import task_of
     from apes.shuffler.service.policy import Limits
 
-    chosen = make_choices(choices)
+    chosen = make_choices(choices, preset=PAPER)
     dataset = display.dataset(chosen.simulation, data_dir)
     servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
     limits = Limits(smallest_budget, largest_budget, smallest_cohort)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from apes.checks import one_of
 from apes.cli.shared import parse_levels
 from apes.data import NAMES
 from apes.errors import DataError, ParameterError
@@ -19,18 +20,25 @@ _HELP = {
     "framework": f"One of {', '.join(FRAMEWORKS)}.",
     "budgets": "Local budgets: uniform1 .. mixgauss3, constant:E, grid:LOW:HIGH, file:PATH[:COLUMN].",
     "users": "Number of users.",
-    "rounds": "Rounds of training; everybody takes part in each.",
-    "clip": "Bound C of every coordinate of an update.",
-    "levels": "Levels of a coded report, 2 to 256 (default 256), or 'continuous'.",
-    "norm": "Bound R of an update's L2 norm, for apes: reports are one bit per coordinate then (default: none).",
+    "rounds": "Rounds of training; everybody takes part in each (default 60; 40 if clip or levels are given).",
+    "clip": "Bound C of every coordinate of an update (default: what spends the target, with a norm; else 0.1).",
+    "levels": "Levels of a coded report, 2 to 256, or 'continuous' (default: 2 with a norm, else 256).",
+    "norm": "Bound R of an update's L2 norm, for apes: reports are one bit per coordinate then (default 1; none if "
+    "clip or levels are given).",
+    "cap": "Largest local budget that is used; whoever has more uses this much (default: what helps accuracy at the "
+    "target; none if clip or levels are given).",
     "data": f"Data set: {', '.join(NAMES)}.",
+    "features": "What users make of their images first, in public: oriented-gradients[:CELLS] or pixels.",
     "split": "How images are spread over users: iid, label, dirichlet:ALPHA.",
     "normalise": "pixels (in [0, 1]) or unit-norm (every image of L2 norm 1).",
     "update": "gradient (Algorithm 1) or fedprox (difference after local steps).",
     "local_epochs": "FedProx: local steps (default 10).",
     "local_learning_rate": "FedProx: local step size (default 1).",
     "mu": "FedProx: weight of the proximal term (default 0.01).",
-    "learning_rate": "The server's step (default: as large as the noise allows, at most 4; FedProx at most 1).",
+    "learning_rate": "The server's step (default: 5 / R with a norm R; else as large as the noise allows, at most 4; "
+    "FedProx at most 1).",
+    "optimizer": "The server's: momentum, adam or yogi (default momentum).",
+    "last_step": "Share of the step that is left in the last round; it falls evenly until then (default 1).",
     "momentum": "Running mean of the estimates, 0 to 0.999 (default 0.8; FedProx 0).",
     "decay": "Step decay: alpha / (1 + decay t) (default 0).",
     "averaging": "Hand out the average of models with weights t^a (default 0: the last model).",
@@ -38,7 +46,8 @@ _HELP = {
     "sparsifier": "S-APES: top-b, random-b, threshold, top-b-first (default: the framework's own).",
     "keep": "S-APES: fraction of coordinates kept (default 0.2; top-b-first: 0.05).",
     "delta": "Delta of the certified central guarantee (default 1 / 10 n).",
-    "target_epsilon": "Stop before the round after which the certified central epsilon would exceed this; or "
+    "target_epsilon": "Certified central epsilon of all rounds together that nobody exceeds (default 1; none if clip "
+    "or levels are given): no round takes place that would; or "
     "own:FACTOR: whoever would exceed so many times the own budget is left out of further rounds.",
     "seed": "Seed of the simulation.",
 }
@@ -47,6 +56,10 @@ _TYPES = {"int": int, "float": float, "str": str}
 # A mechanism of a stranger's is an object: it comes through Python only.
 _FIELDS: dict[str, Field[Any]] = {f.name: f for kind in (Simulation, Plan) for f in fields(kind)}
 del _FIELDS["mechanism"]
+PRIVATE, PAPER = "private", "paper"
+PRESETS: dict[str, dict[str, Any]] = {PRIVATE: {}, PAPER: {"clip": 0.1, "features": "pixels"}}
+"""What is chosen where nothing else is: the best we know at a total epsilon of 1, or the paper's setting."""
+Preset = Annotated[str, typer.Option(help=f"Defaults of all else: {' or '.join(PRESETS)} (the paper's setting).")]
 
 
 @dataclass(frozen=True)
@@ -91,9 +104,9 @@ def with_choices(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = None) -> Choices:
-    """The given choices; with those of an earlier run, those, which they must not contradict."""
-    choices = dict(choices)
+def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = None, preset: str = PRIVATE) -> Choices:
+    """The given choices, the preset's for the rest; with those of an earlier run, those, which none may contradict."""
+    choices = ({} if earlier is not None else PRESETS[one_of("preset", preset, list(PRESETS))]) | choices
     if "levels" in choices:
         choices["levels"] = parse_levels(choices["levels"])
     with suppress(ValueError):

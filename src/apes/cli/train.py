@@ -11,10 +11,14 @@ import typer
 
 from apes.accounting.account import by_group, local_figures
 from apes.cli import display, shared
-from apes.cli.options import Choices, make_choices, with_choices
+from apes.cli.options import PRIVATE, Choices, Preset, make_choices, with_choices
 from apes.errors import ParameterError
+from apes.models.model import Model
 from apes.population import People
 from apes.storage.version import __version__
+from apes.terms.fitting import fitted
+from apes.terms.plan import Plan
+from apes.terms.simulation import Simulation
 from apes.training.round import Workers
 from apes.training.run import Progress
 from apes.training.run_folder import RunFolder, check_new
@@ -28,6 +32,7 @@ def train_command(
     data_dir: shared.DataDir = None,
     out: Annotated[Path | None, typer.Option(help="Folder for model, metrics, exposures, checkpoint, picture.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    preset: Preset = PRIVATE,
     threads: Annotated[int | None, typer.Option(help="Worker threads (default: one per core).")] = None,
     as_json: shared.Json = False,
 ) -> None:
@@ -35,26 +40,33 @@ def train_command(
     if resume is not None and out is not None:
         raise ParameterError(f"out must be left out: --resume goes on in its own folder; got {str(out)!r}")
     earlier = None if resume is None else RunFolder.open(resume)
-    chosen = make_choices(choices, None if earlier is None else earlier.config["choices"])
+    chosen = make_choices(choices, None if earlier is None else earlier.config["choices"], preset)
     workers = Workers(threads=threads)
     if out is not None:
         check_new(out)
     dataset = display.dataset(chosen.simulation, data_dir)
     # Everything that can be refused is refused before a folder is made.
     people, model = chosen.simulation.people(dataset), chosen.simulation.model(dataset)
-    folder = earlier if out is None else _new_folder(out, chosen, people, model.dimensions, dataset.provenance)
+    with display.working() as say:
+        say("fitting clip bound and cap to the budgets")
+        plan = fitted(chosen.plan, people.budgets, model.dimensions)
+    folder = (
+        earlier if out is None else _new_folder(out, chosen, plan, people, d=model.dimensions, data=dataset.provenance)
+    )
     reached = None if folder is None else folder.load()
     began = time.perf_counter()
     done = 0 if reached is None else reached.rounds
-    with display.training_rounds(chosen.plan.framework, chosen.plan.rounds, done) as show:
+    with display.training_rounds(plan.framework, plan.terms.rounds, done) as show:
 
         def after_round(progress: Progress) -> None:
             if folder is not None:
                 folder.save(progress)
             show(progress.metrics[-1])
 
-        result = train(model, people, chosen.plan, workers=workers, resume=reached, after_round=after_round)
-    summary = _summary(chosen, result, time.perf_counter() - began)
+        features = chosen.simulation.feature_map()
+        how: dict[str, Any] = {"workers": workers, "resume": reached, "after_round": after_round}
+        result = train(model, people, plan, features=features, **how)
+    summary = _summary(chosen.simulation, model, result, time.perf_counter() - began)
     summary["out"] = None if folder is None else str(folder.path)
     if folder is not None:
         folder.finish(result.weights, summary)
@@ -66,9 +78,9 @@ def train_command(
     shared.tell(summary, as_json)
 
 
-def _new_folder(path: Path, chosen: Choices, people: People, dimensions: int, data: str) -> RunFolder | None:
+def _new_folder(path: Path, chosen: Choices, plan: Plan, people: People, *, d: int, data: str) -> RunFolder | None:
     """A folder for the run, or None if not even its first round keeps within the target."""
-    terms, users = chosen.plan.terms, people.budgets.size
+    terms, users, dimensions = plan.terms, people.budgets.size, d
     accountant, budgets = terms.accountant(users, settled=True), terms.applied(people.budgets)
     cohorts = list(islice(terms.cohorts(budgets, dimensions), terms.rounds))
     if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
@@ -76,13 +88,13 @@ def _new_folder(path: Path, chosen: Choices, people: People, dimensions: int, da
     return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=data)
 
 
-def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[str, Any]:
+def _summary(simulation: Simulation, model: Model, result: TrainingResult, seconds: float) -> dict[str, Any]:
     """What a run came to, as plain values."""
-    plan, simulation = chosen.plan, chosen.simulation
+    plan = result.plan
     low, high = float(result.budgets.min()), float(result.budgets.max())
     exposure, last = result.exposures[-1], result.metrics[-1]
     noise = plan.terms.calibrator(plan.calibration).standard_error(result.budgets)
-    optimizer = plan.schedule.optimizer(noise, is_difference=simulation.update == "fedprox")
+    optimizer = plan.schedule.steps(plan.terms, model, noise)
     local = {"coordinate": [low, high], "user": [exposure.charged * low, exposure.charged * high]}
     if exposure.norm is not None:
         of_both = [local_figures(exposure, budget, result.guarantee.delta) for budget in (low, high)]
@@ -96,12 +108,14 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         "users": simulation.users,
         "dimensions": exposure.dimensions,
         "rounds": len(result.metrics),
-        "clip": plan.clip,
+        "clip": plan.terms.clip,
         "norm": plan.norm,
+        "cap": plan.cap,
         "levels": exposure.levels,
         "seed": plan.seed,
         "data": simulation.data,
         "split": simulation.split,
+        "features": simulation.features,
         "learning_rate": optimizer.learning_rate,
         "accuracy": last.accuracy,
         "loss": last.loss,

@@ -80,6 +80,11 @@ class LogisticRegression:
         """Name and every choice."""
         return json.dumps(["logistic-regression", asdict(self)], sort_keys=True)
 
+    @property
+    def stride(self) -> float:
+        """How far a round of clipped updates moves it best, on rows of norm 9 (tuned on the embedded digits)."""
+        return 5.0
+
     def start(self) -> F64:
         """The model before training: all zeros."""
         return np.zeros(self.dimensions)

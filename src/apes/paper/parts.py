@@ -108,7 +108,8 @@ def _chosen(workshop: Workshop, arguments: Values) -> tuple[Plan, LogisticRegres
         {name: value for name, value in arguments.items() if name in kind.__dataclass_fields__}
         for kind in (Plan, Simulation)
     )
-    simulation = Simulation(**of_simulation)
+    # Tables and figures are of the paper's pixels unless a part says otherwise.
+    simulation = Simulation(**{"features": "pixels"} | of_simulation)
     dataset = workshop.dataset(simulation.data, simulation.normalise)
     return Plan(**of_plan), simulation.model(dataset), simulation.people(dataset), dataset.provenance
 
@@ -117,7 +118,7 @@ def _train(workshop: Workshop, arguments: Values, tell: Callable[[float], None])
     """Train a model; the certified guarantee of the run is that of its plan."""
     plan, model, people, source = _chosen(workshop, arguments)
     # Continuous reports are added up, not permuted: the same means in half the time.
-    result = train(model, people, plan, only_sums=True, after_round=lambda run: tell(run.rounds / plan.rounds))
+    result = train(model, people, plan, only_sums=True, after_round=lambda run: tell(run.rounds / plan.terms.rounds))
     return {
         "accuracy": result.accuracy,
         "loss": result.metrics[-1].loss,
@@ -156,8 +157,8 @@ def _calibration(workshop: Workshop, arguments: Values, tell: Callable[[float], 
     mean, weights, users = np.zeros(model.dimensions), model.start().astype(np.float32), batch.budgets.size
     for start in range(0, users, _USERS_AT_ONCE):
         block = people.block(start, min(start + _USERS_AT_ONCE, users))
-        mean += clip_updates(model.updates(weights, block), plan.clip).sum(axis=0, dtype=np.float64) / users
-    inputs, expected, _ = continuous_response(batch.budgets, plan.clip)
+        mean += clip_updates(model.updates(weights, block), plan.terms.clip).sum(axis=0, dtype=np.float64) / users
+    inputs, expected, _ = continuous_response(batch.budgets, plan.terms.clip)
     reported = mean_report(batch)
     error = reported - np.interp(mean, inputs, expected)
     counts, edges = np.histogram(error, 61)

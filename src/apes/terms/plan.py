@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from apes.checks import whole
+from apes.errors import ParameterError
 from apes.terms.mechanism import Mechanism
 from apes.terms.schedule import Schedule
 from apes.terms.terms import Terms
@@ -14,24 +15,31 @@ from apes.terms.terms import Terms
 class Plan:
     """Every public choice of a training. None means: what suits the other choices.
 
+    Without ``clip``, ``levels`` and people's own targets, a plan for ``apes`` is *open*: reports are one bit per
+    coordinate of updates within a norm, and clip bound and cap on budgets are found for the people who train, so that
+    all rounds together cost anybody the target, 1 by default (`apes.terms.fitting`).
+
     Attributes:
-        framework, clip, levels, norm, sparsifier, keep, rounds, delta, target_epsilon, mechanism: What users agree to;
-            see `apes.Terms`.
-        learning_rate, momentum, decay, averaging, calibration: What the analyzer does with estimates; see
-            `apes.Schedule`.
+        framework, clip, levels, norm, cap, sparsifier, keep, rounds, delta, target_epsilon, mechanism: What users agree
+            to; see `apes.Terms`.
+        learning_rate, momentum, decay, averaging, calibration, optimizer, last_step: What the analyzer does with
+            estimates; see `apes.Schedule`.
         seed: Of the simulation, in [0, 2^64).
     """
 
     framework: str = "apes"
-    rounds: int = 40
-    clip: float = 0.1
+    rounds: int | None = None
+    clip: float | None = None
     levels: int | str | None = None
     norm: float | None = None
+    cap: float | None = None
     learning_rate: float | None = None
     momentum: float | None = None
     decay: float | None = None
     averaging: float | None = None
     calibration: str | None = None
+    optimizer: str | None = None
+    last_step: float | None = None
     sparsifier: str | None = None
     keep: float | None = None
     delta: float | None = None
@@ -41,26 +49,42 @@ class Plan:
 
     def __post_init__(self) -> None:
         whole("seed", self.seed, 0, 2**64 - 1)
-        # Making it checks how the schedule fits the terms.
-        self.terms.calibrator(self.schedule.calibration)
+        # Making them checks how the schedule fits the terms.
+        self._terms(**self._placeholder).calibrator(self.schedule.calibration)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether clip bound and cap are yet to be found for the people who train."""
+        chosen = (self.clip, self.levels, self.mechanism)
+        return self.framework == "apes" and chosen == (None,) * 3 and not isinstance(self.target_epsilon, str)
 
     @cached_property
     def terms(self) -> Terms:
-        """What users agree to."""
-        return Terms(**self._chosen(Terms))
+        """What users agree to; an open plan has none yet."""
+        if self.is_open:
+            raise ParameterError("clip must be given, or found for the people who train (apes.fitted); got None")
+        return self._terms()
 
     @cached_property
     def schedule(self) -> Schedule:
         """What the analyzer does with estimates."""
-        return Schedule(**self._chosen(Schedule))
+        return Schedule(**{field.name: getattr(self, field.name) for field in fields(Schedule)})
 
     def as_dict(self) -> dict[str, Any]:
         """The choices as plain values, for a file; a stranger's mechanism by its digest."""
         own = None if self.mechanism is None else self.mechanism.digest
         return {field.name: getattr(self, field.name) for field in fields(self)} | {"mechanism": own}
 
-    def _chosen(self, kind: type[Terms] | type[Schedule]) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(kind)}
+    @property
+    def _placeholder(self) -> dict[str, Any]:
+        """Stands for what an open plan leaves open."""
+        return {"norm": 1.0 if self.norm is None else self.norm, "clip": 1.0} if self.is_open else {}
+
+    def _terms(self, **changes: Any) -> Terms:
+        chosen = {field.name: getattr(self, field.name) for field in fields(Terms)} | changes
+        # What is left out is what Terms leave out.
+        defaults = [name for name in ("clip", "rounds") if chosen[name] is None]
+        return Terms(**{name: value for name, value in chosen.items() if name not in defaults})
 
 
 def schedule_digest(schedule: Schedule, seed: int) -> str:

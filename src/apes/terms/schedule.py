@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 
 from apes.analyzer.optimizer import ServerOptimizer
+from apes.models.model import Model
+from apes.terms.terms import Terms
 
 # The running mean over a few rounds steadies the step on every data set tried; the step is capped where the noise that
 # a round adds to a weight would exceed 0.018, which is close to the best at every noise level from 0.0045 to 0.057 on
@@ -10,6 +12,10 @@ from apes.analyzer.optimizer import ServerOptimizer
 _LARGEST_STEP = 4.0
 _NOISE_PER_ROUND = 0.018
 _MOMENTUM = 0.8
+# Updates of norm R are nearly all clipped to it, so that the step in units of R is how far a round moves the model.
+_STRIDE = 0.5
+# Coordinates that are divided by their own size move by about the step itself.
+_SCALED_STEP = 0.01
 
 
 @dataclass(frozen=True)
@@ -17,8 +23,10 @@ class Schedule:
     """How the analyzer reads batches and steps. None means: what suits the noise and the model.
 
     Attributes:
-        learning_rate: The step; by default as large as the noise allows, at most 4 (differences of models: 1).
-        momentum, decay, averaging: See `apes.analyzer.optimizer.ServerOptimizer`.
+        learning_rate: The step. By default as large as the noise allows, at most 4 (differences of models: 1); with a
+            norm R the model's ``stride`` / R (0.5 / R where a model has none); for adam and yogi 0.01.
+        optimizer: ``momentum`` (the default), ``adam`` or ``yogi``.
+        momentum, decay, last_step, averaging: See `apes.analyzer.optimizer.ServerOptimizer`.
         calibration: ``inverse`` (the paper's) or ``likelihood`` (coded reports), for Clip-Laplace frameworks; by
             default whichever suits the noise.
     """
@@ -28,18 +36,37 @@ class Schedule:
     decay: float | None = None
     averaging: float | None = None
     calibration: str | None = None
+    optimizer: str | None = None
+    last_step: float | None = None
 
     def __post_init__(self) -> None:
-        self.optimizer(1.0)
+        self.steps()
 
-    def optimizer(self, noise: float, *, is_difference: bool = False) -> ServerOptimizer:
+    def steps(self, terms: Terms | None = None, model: Model | None = None, noise: float = 1.0) -> ServerOptimizer:
         """How the analyzer steps.
 
         Args:
+            terms: What users agree to: the bound of updates, and how many rounds there are.
+            model: What is trained.
             noise: Standard error of one coordinate's estimate, known from the public budgets.
-            is_difference: Whether updates are differences of models rather than gradients.
         """
-        largest, momentum = (1.0, 0.0) if is_difference else (_LARGEST_STEP, _MOMENTUM)
-        defaults = {"learning_rate": min(largest, _NOISE_PER_ROUND / max(noise, 1e-300)), "momentum": momentum}
-        chosen = {name: value for name, value in asdict(self).items() if name != "calibration" and value is not None}
-        return ServerOptimizer(**(defaults | chosen))
+        given = asdict(self) | {"method": self.optimizer}
+        names = ("learning_rate", "momentum", "decay", "averaging", "method", "last_step")
+        chosen = {name: given[name] for name in names if given[name] is not None}
+        is_difference = bool(getattr(model, "is_difference", False))
+        momentum = 0.0 if is_difference else _MOMENTUM
+        rounds = 1 if terms is None else terms.rounds
+        return ServerOptimizer(
+            **({"learning_rate": self._step(terms, model, noise, is_difference), "momentum": momentum} | chosen),
+            rounds=rounds,
+        )
+
+    def _step(self, terms: Terms | None, model: Model | None, noise: float, is_difference: bool) -> float:
+        """The default step."""
+        if self.optimizer not in (None, "momentum"):
+            return _SCALED_STEP
+        if is_difference:
+            return min(1.0, _NOISE_PER_ROUND / max(noise, 1e-300))
+        if terms is not None and terms.norm is not None:
+            return float(getattr(model, "stride", _STRIDE)) / terms.norm
+        return min(_LARGEST_STEP, _NOISE_PER_ROUND / max(noise, 1e-300))

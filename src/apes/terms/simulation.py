@@ -8,6 +8,8 @@ from apes.checks import one_of, unused, whole
 from apes.data import NAMES, Dataset
 from apes.data.datasets import NORMALISATIONS
 from apes.data.split import parse_split
+from apes.features.feature_map import FeatureMap
+from apes.features.named import named_features
 from apes.models.logistic import FedProx, LogisticRegression
 from apes.population import People
 
@@ -19,6 +21,7 @@ class Simulation:
     Attributes:
         data: Name of the data set.
         normalise: ``pixels`` in [0, 1], or every image of ``unit-norm``.
+        features: The public map that users apply first: ``oriented-gradients[:CELLS]``, or ``pixels`` as they are.
         split: How images are spread over users: ``iid``, ``label``, ``dirichlet:ALPHA``.
         users: Number of users n, at least 1.
         budgets: The users' local budgets per coordinate and round (`apes.make_budgets`).
@@ -31,6 +34,7 @@ class Simulation:
 
     data: str = "digits"
     normalise: str = "pixels"
+    features: str = "oriented-gradients"
     split: str = "iid"
     users: int = 10_000
     budgets: str = "uniform2"
@@ -43,6 +47,7 @@ class Simulation:
     def __post_init__(self) -> None:
         one_of("data", self.data, NAMES)
         one_of("normalise", self.normalise, NORMALISATIONS)
+        named_features(self.features)
         parse_split(self.split)
         whole("users", self.users, 1)
         check_budgets(self.budgets)
@@ -54,9 +59,14 @@ class Simulation:
         """The data set's images spread over users, with budgets."""
         return People.from_dataset(dataset, users=self.users, budgets=self.budgets, split=self.split, seed=self.seed)
 
+    def feature_map(self) -> FeatureMap | None:
+        """What users apply to their images first; None for pixels."""
+        return named_features(self.features)
+
     def model(self, dataset: Dataset) -> LogisticRegression:
-        """Logistic regression on the data set's images."""
-        return LogisticRegression(dataset.train_images.shape[1], dataset.classes, self._local())
+        """Logistic regression on the images as the feature map shows them."""
+        seen, map_ = dataset.test_images[:1], self.feature_map()
+        return LogisticRegression((seen if map_ is None else map_(seen)).shape[1], dataset.classes, self._local())
 
     def _local(self) -> FedProx | None:
         names = ("local_epochs", "local_learning_rate", "mu")

@@ -42,6 +42,8 @@ class Terms:
         levels: Levels K of a coded report in [2, 256] or ``continuous``; for Clip-Laplace frameworks.
         norm: R, bound of an update's L2 norm, in (0, inf), in the unit of C; for ``apes`` with two levels, the default
             then. None bounds coordinates alone.
+        cap: Largest local budget that is used, in (0, inf): whoever has more uses this much. None lets everybody use
+            their own.
         sparsifier: ``top-b``, ``random-b``, ``threshold`` or ``top-b-first``, for the S-APES frameworks.
         keep: Fraction of coordinates a sparsifier keeps, in (0, 1] (0.2; ``top-b-first``: 0.05); a threshold is set at
             (1 - keep) C.
@@ -56,6 +58,7 @@ class Terms:
     clip: float = 0.1
     levels: int | str | None = None
     norm: float | None = None
+    cap: float | None = None
     sparsifier: str | None = None
     keep: float | None = None
     rounds: int = 40
@@ -67,6 +70,8 @@ class Terms:
         one_of("framework", self.framework, list(FRAMEWORKS))
         positive("clip", self.clip)
         whole("rounds", self.rounds, 1)
+        if self.cap is not None:
+            positive("cap", self.cap)
         if self.kind.sparsifier is None:
             unused({"sparsifier": self.sparsifier, "keep": self.keep}, f"{self.framework} does not sparsify")
         else:
@@ -115,12 +120,12 @@ class Terms:
     def digest(self, model: Model, features: str = "") -> str:
         """SHA-256 of the terms with the model and the feature map (its digest): what reports are bound to."""
         choices = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "mechanism"}
-        parts = ["apes terms 2", choices, self.reports.digest, model.digest, features]
+        parts = ["apes terms 3", choices, self.reports.digest, model.digest, features]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=float).encode()).hexdigest()
 
     def applied(self, budgets: ArrayLike) -> F64:
-        """Budgets, checked, as the framework applies the users' own."""
-        own = positive_array("budgets", budgets)
+        """Budgets, checked, as cap and framework apply the users' own."""
+        own = np.minimum(positive_array("budgets", budgets), math.inf if self.cap is None else self.cap)
         return np.full_like(own, own.min()) if self.kind.smallest_budget_for_all else own
 
     def client(self, model: Model, dimensions: int) -> Client:

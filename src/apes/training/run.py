@@ -124,7 +124,7 @@ class Run:
         if not len(resume.exposures) == resume.rounds == resume.state.step:
             counts = f"{len(resume.exposures)}, {resume.rounds} and {resume.state.step}"
             raise ParameterError(f"resume must have as many exposures as rounds and steps, got {counts}")
-        for name in ("weights", "velocity", "average"):
+        for name in ("weights", "velocity", "squares", "average"):
             check_floats(f"resume.state.{name}", getattr(resume.state, name), (self._dimensions,), ("float64",))
         exposures = []
         for number, recorded in enumerate(resume.exposures, 1):
@@ -180,7 +180,7 @@ class Run:
 
     def model(self) -> F64:
         """The weights to hand out."""
-        return self._schedule.optimizer(1.0).model(self.progress.state)
+        return self._schedule.steps().model(self.progress.state)
 
     def _exposure(self, budgets: F64) -> Exposure:
         return self._terms.exposure(self.progress.rounds + 1, budgets, self._dimensions)
@@ -188,7 +188,6 @@ class Run:
     def _optimizer(self, name: str, budgets: F64) -> ServerOptimizer:
         """The optimizer for these participants; the default step depends on the noise of their reports."""
         if name not in self._optimizers:
-            is_difference = bool(getattr(self._model, "is_difference", False))
             noise = self._calibrator.standard_error(budgets)
-            self._optimizers[name] = self._schedule.optimizer(noise, is_difference=is_difference)
+            self._optimizers[name] = self._schedule.steps(self._terms, self._model, noise)
         return self._optimizers[name]

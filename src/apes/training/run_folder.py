@@ -77,7 +77,7 @@ class RunFolder:
         if not file.exists():
             return None
         try:
-            stored = read_arrays(file, ("header", "weights", "velocity", "average", "step"))
+            stored = read_arrays(file, ("header", "weights", "velocity", "squares", "average", "step"))
             header, step = json.loads(stored.pop("header").tobytes().decode()), stored.pop("step").item()
             state, identity = ServerState(**stored, step=step), Identity(**header["identity"])
             metrics = tuple(RoundMetrics(**entry) for entry in header["metrics"])

@@ -12,8 +12,9 @@ from apes.errors import BudgetExceeded, ParameterError
 from apes.features.feature_map import FeatureMap, mapped
 from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import SimulationSource
-from apes.models.model import Model
+from apes.models.model import Model, check_model
 from apes.population import Examples, Population
+from apes.terms.fitting import fitted
 from apes.terms.plan import Plan, schedule_digest
 from apes.training.cohort import cohort_of
 from apes.training.round import Workers, run_round
@@ -30,6 +31,7 @@ class TrainingResult:
         metrics: One entry per round.
         exposures: What the accountant charged, one entry per round.
         budgets: The local budgets of all users, as they were applied.
+        plan: What was trained under, with everything settled that was left open.
     """
 
     weights: F64
@@ -37,6 +39,7 @@ class TrainingResult:
     metrics: tuple[RoundMetrics, ...]
     exposures: tuple[Exposure, ...]
     budgets: F64 = field(repr=False)
+    plan: Plan
 
     @property
     def accuracy(self) -> float:
@@ -84,6 +87,7 @@ def train(
     test = getattr(people, "test", None) if test is None else test
     if features is not None:
         people, test = mapped(people, test, features)
+    plan = fitted(plan, people.budgets, check_model(model).size)
     budgets = plan.terms.applied(people.budgets)
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
@@ -105,4 +109,4 @@ def train(
         after_round(run.progress)
     if not run.progress.metrics:
         raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
-    return TrainingResult(run.model(), run.guarantee, run.progress.metrics, run.progress.exposures, budgets)
+    return TrainingResult(run.model(), run.guarantee, run.progress.metrics, run.progress.exposures, budgets, plan)

@@ -63,6 +63,6 @@ def set_up(
             cards.append(join(*place, arrays, ports[1 + number], Lifetime()))
             progress(edges[number], users)
         admit(part, cards)
-        federation = Federation(run, vaults, users, plan.rounds, ports[0], ports[1])
+        federation = Federation(run, vaults, users, plan.terms.rounds, ports[0], ports[1])
         write_settings(layout.settings, federation)
     return federation

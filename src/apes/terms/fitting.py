@@ -1,0 +1,93 @@
+"""Fitting: the clip bound and the cap on budgets that spend a target on the people who train.
+
+One-bit reports of updates within a norm R cost, over T rounds, about 2 max tau (R / C) sqrt(T / (n mean(1 - tau^2))),
+tau = tanh(budget / 2), and add noise of C / (mean tau sqrt(n)) to every coordinate. At a given cost the noise is least
+where max tau / mean tau is: a cap below what the boldest would give buys accuracy, for everybody, at the price of a
+smaller C, at which coordinates begin to be clipped. So: the largest R / C that costs nothing yet, and the cap that goes
+with it. All of it follows from budgets, which are public, and from the plan; from nobody's data.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from apes.accounting.composition.gaussian import largest_mu
+from apes.checks import positive_array, whole
+from apes.errors import ParameterError
+from apes.mathematics.arrays import F64
+from apes.mathematics.search import bisect
+from apes.terms.plan import Plan
+from apes.terms.terms import Terms
+
+TARGET = 1.0
+"""Certified central epsilon of an open plan, over all rounds, if it names none."""
+NORM = 1.0
+"""R of an open plan, if it names none: rows of norm 9 give updates of about that size."""
+ROUNDS = 60
+"""Rounds of an open plan, if it names none."""
+# R / C at which clipping of single coordinates does not show yet (tuned on the embedded digits).
+_RATIO = 10.0
+# The cap is found to this precision, and the clip bound to the other one.
+_CAP_STEPS, _CAP_PRECISION, _HAIR = 20, 1e-2, 1e-6
+
+
+def fitted(plan: Plan, budgets: F64, dimensions: int) -> Plan:
+    """The plan with everything settled for people of these budgets; itself, if it was.
+
+    Args:
+        plan: What is chosen already.
+        budgets: The people's own local budgets, per coordinate and round.
+        dimensions: Coordinates of an update.
+
+    Guarantee:
+        All rounds together cost nobody more than the target. They may cost less where more would not help.
+    """
+    if not plan.is_open:
+        return plan
+    own, d = positive_array("budgets", budgets), whole("dimensions", dimensions, 1)
+    target = TARGET if plan.target_epsilon is None else float(plan.target_epsilon)
+    norm, rounds = NORM if plan.norm is None else plan.norm, ROUNDS if plan.rounds is None else plan.rounds
+    settled = replace(plan, clip=norm, norm=norm, rounds=rounds, target_epsilon=target)
+    # Beyond sqrt(d) the norm bounds nothing that the clip bound does not.
+    most = min(_RATIO, math.sqrt(d))
+
+    def ratio(cap: float | None) -> float:
+        """R / C that spends the target."""
+        return _ratio(replace(settled, cap=cap).terms, own, d)
+
+    cap = plan.cap if plan.cap is not None else _cap(ratio, float(own.max()), most)
+    found = replace(settled, cap=cap, clip=norm / min(ratio(cap), most))
+    while not _fits(found.terms, own, d):
+        found = replace(found, clip=(found.clip or norm) * (1 + _HAIR))
+        if not (found.clip or math.inf) < 1e9 * norm:
+            raise ParameterError(f"target_epsilon must be larger: no clip bound reaches it; got {target!r}")
+    return found
+
+
+def _ratio(terms: Terms, budgets: F64, dimensions: int) -> float:
+    """R / C at which the Gaussian of all rounds is as wide as the target allows; terms have C = R."""
+    accountant = terms.accountant(budgets.size, settled=True)
+    cost = accountant.cost(terms.exposure(0, terms.applied(budgets), dimensions))
+    allowed = largest_mu(float(terms.target_epsilon or 0), accountant.delta * (1 - 3e-3))
+    # The shift is proportional to R / C.
+    return allowed / math.sqrt(cost.mu_squared * terms.rounds) * (1 - _HAIR) if cost.mu_squared else math.inf
+
+
+def _cap(ratio: Callable[[float | None], float], boldest: float, most: float) -> float | None:
+    """Largest cap on budgets with which R / C may be ``most``; None if there is no need of one."""
+    without = ratio(None)
+    if without >= most:
+        return None
+    low = boldest * without / most
+    while ratio(low) < most:
+        low /= 2
+    found = bisect(lambda cap: ratio(cap) >= most, boldest, low, steps=_CAP_STEPS, tolerance=_CAP_PRECISION)
+    # Two digits are enough, and can be read.
+    return float(np.format_float_positional(found, precision=2, fractional=False))
+
+
+def _fits(terms: Terms, budgets: F64, dimensions: int) -> bool:
+    exposure = terms.exposure(0, terms.applied(budgets), dimensions)
+    return terms.accountant(budgets.size, settled=True).allows(exposure, terms.rounds)
