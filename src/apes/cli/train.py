@@ -2,7 +2,7 @@
 
 import resource
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from apes.accounting.account import by_group, local_figures
 from apes.cli import display, shared
 from apes.cli.options import PRIVATE, Choices, Preset, make_choices, with_choices
 from apes.errors import ParameterError
+from apes.features.feature_map import FeatureMap
 from apes.models.model import Model
 from apes.population import People
 from apes.storage.version import __version__
@@ -44,17 +45,10 @@ def train_command(
     workers = Workers(threads=threads)
     if out is not None:
         check_new(out)
-    dataset = display.dataset(chosen.simulation, data_dir)
     # Everything that can be refused is refused before a folder is made.
-    people, model = chosen.simulation.people(dataset), chosen.simulation.model(dataset)
-    with display.working() as say:
-        say("fitting clip bound and cap to the budgets")
-        plan = fitted(chosen.plan, people.budgets, model.dimensions)
-    folder = (
-        earlier if out is None else _new_folder(out, chosen, plan, people, d=model.dimensions, data=dataset.provenance)
-    )
-    reached = None if folder is None else folder.load()
-    began = time.perf_counter()
+    task = _task(chosen, data_dir)
+    plan, folder = task.plan, earlier if out is None else _new_folder(out, chosen, task)
+    reached, began = None if folder is None else folder.load(), time.perf_counter()
     done = 0 if reached is None else reached.rounds
     with display.training_rounds(plan.framework, plan.terms.rounds, done) as show:
 
@@ -63,10 +57,9 @@ def train_command(
                 folder.save(progress)
             show(progress.metrics[-1])
 
-        features = chosen.simulation.feature_map()
         how: dict[str, Any] = {"workers": workers, "resume": reached, "after_round": after_round}
-        result = train(model, people, plan, features=features, **how)
-    summary = _summary(chosen.simulation, model, result, time.perf_counter() - began)
+        result = train(task.model, task.people, plan, features=task.features, **how)
+    summary = _summary(chosen.simulation, task.model, result, time.perf_counter() - began)
     summary["out"] = None if folder is None else str(folder.path)
     if folder is not None:
         folder.finish(result.weights, summary)
@@ -78,14 +71,34 @@ def train_command(
     shared.tell(summary, as_json)
 
 
-def _new_folder(path: Path, chosen: Choices, plan: Plan, people: People, *, d: int, data: str) -> RunFolder | None:
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """Who trains what, under which plan, with everything settled."""
+
+    people: People
+    model: Model
+    features: FeatureMap | None
+    plan: Plan
+    source: str  # where the data is from
+
+
+def _task(chosen: Choices, data_dir: Path | None) -> _Task:
+    dataset, simulation = display.dataset(chosen.simulation, data_dir), chosen.simulation
+    people, model = simulation.people(dataset), simulation.model(dataset)
+    with display.working() as say:
+        say("fitting clip bound and cap to the budgets")
+        plan = fitted(chosen.plan, people.budgets, model)
+    return _Task(people, model, simulation.feature_map(), plan, dataset.provenance)
+
+
+def _new_folder(path: Path, chosen: Choices, task: _Task) -> RunFolder | None:
     """A folder for the run, or None if not even its first round keeps within the target."""
-    terms, users, dimensions = plan.terms, people.budgets.size, d
-    accountant, budgets = terms.accountant(users, settled=True), terms.applied(people.budgets)
+    terms, people, dimensions = task.plan.terms, task.people, task.model.dimensions
+    accountant, budgets = terms.accountant(people.budgets.size, settled=True), terms.applied(people.budgets)
     cohorts = list(islice(terms.cohorts(budgets, dimensions), terms.rounds))
     if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
         return None
-    return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=data)
+    return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=task.source)
 
 
 def _summary(simulation: Simulation, model: Model, result: TrainingResult, seconds: float) -> dict[str, Any]:

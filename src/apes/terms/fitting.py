@@ -14,10 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from apes.accounting.composition.gaussian import largest_mu
-from apes.checks import positive_array, whole
+from apes.checks import positive_array
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64
 from apes.mathematics.search import bisect
+from apes.models.model import Model, check_model
 from apes.terms.plan import Plan
 from apes.terms.terms import Terms
 
@@ -33,20 +34,20 @@ _RATIO = 10.0
 _CAP_STEPS, _CAP_PRECISION, _HAIR = 20, 1e-2, 1e-6
 
 
-def fitted(plan: Plan, budgets: F64, dimensions: int) -> Plan:
+def fitted(plan: Plan, budgets: F64, model: Model) -> Plan:
     """The plan with everything settled for people of these budgets; itself, if it was.
 
     Args:
         plan: What is chosen already.
         budgets: The people's own local budgets, per coordinate and round.
-        dimensions: Coordinates of an update.
+        model: What they train; its size matters.
 
     Guarantee:
         All rounds together cost nobody more than the target. They may cost less where more would not help.
     """
     if not plan.is_open:
         return plan
-    own, d = positive_array("budgets", budgets), whole("dimensions", dimensions, 1)
+    own, d = positive_array("budgets", budgets), check_model(model).size
     target = TARGET if plan.target_epsilon is None else float(plan.target_epsilon)
     norm, rounds = NORM if plan.norm is None else plan.norm, ROUNDS if plan.rounds is None else plan.rounds
     settled = replace(plan, clip=norm, norm=norm, rounds=rounds, target_epsilon=target)

@@ -15,9 +15,9 @@ from apes.terms.terms import Terms
 class Plan:
     """Every public choice of a training. None means: what suits the other choices.
 
-    Without ``clip``, ``levels`` and people's own targets, a plan for ``apes`` is *open*: reports are one bit per
-    coordinate of updates within a norm, and clip bound and cap on budgets are found for the people who train, so that
-    all rounds together cost anybody the target, 1 by default (`apes.terms.fitting`).
+    Without ``clip``, ``levels``, ``calibration`` and people's own targets, a plan for ``apes`` is *open*: reports are
+    one bit per coordinate of updates within a norm, and clip bound and cap on budgets are found for the people who
+    train, so that all rounds together cost anybody the target, 1 by default (`apes.terms.fitting`).
 
     Attributes:
         framework, clip, levels, norm, cap, sparsifier, keep, rounds, delta, target_epsilon, mechanism: What users agree
@@ -55,8 +55,8 @@ class Plan:
     @property
     def is_open(self) -> bool:
         """Whether clip bound and cap are yet to be found for the people who train."""
-        chosen = (self.clip, self.levels, self.mechanism)
-        return self.framework == "apes" and chosen == (None,) * 3 and not isinstance(self.target_epsilon, str)
+        chosen = (self.clip, self.levels, self.mechanism, self.calibration)
+        return self.framework == "apes" and chosen == (None,) * 4 and not isinstance(self.target_epsilon, str)
 
     @cached_property
     def terms(self) -> Terms:

@@ -12,7 +12,7 @@ from apes.errors import BudgetExceeded, ParameterError
 from apes.features.feature_map import FeatureMap, mapped
 from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import SimulationSource
-from apes.models.model import Model, check_model
+from apes.models.model import Model
 from apes.population import Examples, Population
 from apes.terms.fitting import fitted
 from apes.terms.plan import Plan, schedule_digest
@@ -87,13 +87,12 @@ def train(
     test = getattr(people, "test", None) if test is None else test
     if features is not None:
         people, test = mapped(people, test, features)
-    plan = fitted(plan, people.budgets, check_model(model).size)
-    budgets = plan.terms.applied(people.budgets)
+    plan = fitted(plan, own := people.budgets, model)
+    budgets = plan.terms.applied(own)
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
     # Settled: who takes part in which round, and how many fit, follows from the budgets alone.
-    count = budgets.size
-    run = Run(plan.terms, plan.schedule, model, identity, users=count, test=test, settled=True, resume=resume)
+    run = Run(plan.terms, plan.schedule, model, identity, users=len(budgets), test=test, settled=True, resume=resume)
     cohorts = plan.terms.cohorts(budgets, run.progress.state.weights.size)
     for exposure in run.progress.exposures:
         users = next(cohorts, None)
