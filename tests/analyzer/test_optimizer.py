@@ -124,3 +124,57 @@ def test_a_state_is_not_changed_by_a_step():
 def test_invalid_parameters(change, message):
     with pytest.raises(ParameterError, match=message):
         ServerOptimizer(**{"learning_rate": 1.0, **change})
+
+
+@pytest.mark.parametrize("last", [0.1, 0.5, 1.0])
+def test_the_step_falls_evenly_to_its_last_share(last):
+    means = random_means(5)
+    states = run(ServerOptimizer(0.5, last_step=last, rounds=5), means)
+    rates = 0.5 * np.linspace(1, last, 5)
+    for t in range(6):
+        assert states[t].weights == pytest.approx(START - rates[:t] @ means[:t], abs=1e-13)
+
+
+def test_one_round_takes_the_whole_step_and_further_ones_the_last_share():
+    assert run(ServerOptimizer(0.5, last_step=0.1), [np.ones(3)])[-1].weights == pytest.approx(START - 0.5)
+    longer = run(ServerOptimizer(0.5, last_step=0.1, rounds=2), [np.ones(3)] * 3)
+    assert longer[-1].weights == pytest.approx(START - 0.5 * (1 + 0.1 + 0.1))
+
+
+@pytest.mark.parametrize("method", ["adam", "yogi"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_scaled_steps_against_their_formulas(method, momentum):
+    means = random_means(9)
+    states = run(ServerOptimizer(0.1, momentum, method=method), means)
+    weights, velocity, squares = START.copy(), np.zeros(3), np.zeros(3)
+    for t, g in enumerate(means, 1):
+        velocity = momentum * velocity + (1 - momentum) * g
+        if method == "adam":
+            squares = 0.99 * squares + 0.01 * g**2
+        else:
+            squares = squares + 0.01 * g**2 * np.where(g**2 > squares, 1, np.where(g**2 < squares, -1, 0))
+        scale = np.sqrt(squares / (1 - 0.99**t)) + 1e-3
+        weights = weights - 0.1 * velocity / (1 - momentum**t) / scale
+        assert states[t].weights == pytest.approx(weights, abs=1e-12)
+        assert states[t].squares == pytest.approx(squares, abs=1e-15)
+
+
+def test_scaled_steps_do_not_depend_on_the_scale_of_estimates():
+    small, large = (run(ServerOptimizer(0.1, method="adam"), s * random_means(6)) for s in (1e3, 1e6))
+    assert small[-1].weights == pytest.approx(large[-1].weights, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ({"method": "sgd"}, "optimizer must be one of momentum, adam, yogi; got 'sgd'"),
+        ({"last_step": 0.0}, r"last_step must be in \(0, 1\], got 0.0"),
+        ({"last_step": 1.1}, r"last_step must be in \(0, 1\], got 1.1"),
+        ({"last_step": float("nan")}, "last_step must be in"),
+        ({"rounds": 0}, "rounds must be in"),
+    ],
+    ids=str,
+)
+def test_bad_steps(choice, said):
+    with pytest.raises(ParameterError, match=said):
+        ServerOptimizer(0.1, **choice)

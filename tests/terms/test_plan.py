@@ -75,11 +75,29 @@ def test_bad_choices_of_a_simulation(choice, said):
     assert "\n" not in str(caught.value)
 
 
-def test_defaults_are_the_papers_setting():
-    plan, simulation = Plan(), Simulation()
-    assert (plan.framework, plan.rounds, plan.clip) == ("apes", 40, 0.1)
+def test_with_a_clip_bound_the_defaults_are_the_papers_setting():
+    plan, simulation = Plan(clip=0.1), Simulation()
+    assert (plan.framework, plan.terms.rounds, plan.terms.clip) == ("apes", 40, 0.1)
     assert (simulation.budgets, simulation.users) == ("uniform2", 10_000)
-    assert plan.terms.reports.levels == 256
+    assert (plan.terms.reports.levels, plan.terms.cap, plan.terms.target_epsilon) == (256, None, None)
+
+
+@pytest.mark.parametrize(
+    "choice", [{}, {"norm": 2.0}, {"cap": 0.2}, {"target_epsilon": 0.5}, {"rounds": 7, "delta": 1e-6}], ids=str
+)
+def test_an_open_plan_has_no_terms_yet(choice):
+    assert Plan(**choice).is_open
+    with pytest.raises(ParameterError, match="clip must be given, or found for the people who train"):
+        Plan(**choice).terms  # noqa: B018 - raises
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"clip": 0.1}, {"levels": 2}, {"calibration": "inverse"}, {"framework": "unis"}, {"target_epsilon": "own:2"}],
+    ids=str,
+)
+def test_other_plans_have_terms(choice):
+    assert Plan(**choice).terms.clip == 0.1
 
 
 def tiny_data(scale=1.0):
@@ -95,17 +113,19 @@ def identity(plan, simulation, data):
 
 
 def test_the_identity_changes_with_every_field():
-    plan, simulation, data = Plan(framework="s-apes-threshold"), Simulation(users=20), tiny_data()
+    plan, simulation, data = Plan(framework="s-apes-threshold"), Simulation(users=20, features="pixels"), tiny_data()
     of_plan = {
-        "framework": "apes", "rounds": 9, "clip": 0.2, "levels": 16, "learning_rate": 0.3, "momentum": 0.1,
+        "framework": "unis", "rounds": 9, "cap": 0.3, "optimizer": "adam", "last_step": 0.5,
+        "clip": 0.2, "levels": 16, "learning_rate": 0.3, "momentum": 0.1,
         "decay": 0.1, "averaging": 1.0, "calibration": "inverse", "sparsifier": "random-b", "keep": 0.3,
         "delta": 1e-4, "target_epsilon": 2.0, "seed": 2,
     }  # fmt: skip
     fedprox = {"local_epochs": 3, "local_learning_rate": 0.5, "mu": 0.1}
     of_simulation = {"users": 9, "budgets": "uniform1", "split": "label", "update": "fedprox", "seed": 2}
-    # Name and scale of the data are seen in the images; a mechanism of one's own and a norm have their own tests.
+    # Name, scale and features of the data are seen in the images or said to `digest`; a mechanism of one's own and a
+    # norm have their own tests.
     assert {*of_plan, "mechanism", "norm"} == {field.name for field in fields(Plan)}
-    assert {*of_simulation, *fedprox, "data", "normalise"} == {field.name for field in fields(Simulation)}
+    assert {*of_simulation, *fedprox, "data", "normalise", "features"} == {field.name for field in fields(Simulation)}
     found = [
         identity(plan, simulation, data),
         *(identity(replace(plan, **{name: value}), simulation, data) for name, value in of_plan.items()),
@@ -120,8 +140,9 @@ def test_the_identity_changes_with_every_field():
 
 
 def test_a_norm_is_part_of_the_terms():
-    simulation, data = Simulation(users=20), tiny_data()
-    plans = [Plan(), Plan(levels=2), Plan(norm=1.0), Plan(norm=2.0), Plan(norm=1.0, levels=2)]
+    simulation, data = Simulation(users=20, features="pixels"), tiny_data()
+    plans = [Plan(clip=0.1, **others) for others in ({}, {"levels": 2}, {"norm": 1.0}, {"norm": 2.0})]
+    plans.append(Plan(norm=1.0, levels=2))
     assert len({identity(plan, simulation, data) for plan in plans}) == 5
     terms = plans[2].terms
     assert (terms.norm, terms.reports.levels, plans[2].as_dict()["norm"]) == (1.0, 2, 1.0)
@@ -149,7 +170,7 @@ def test_default_step_shrinks_with_the_noise():
     plan, rates = Plan(framework="unis"), []
     for e in (0.05, 0.1, 0.5, 5.0):
         noise = plan.terms.reports.calibrator(None, None).standard_error(np.full(10_000, e))
-        rates.append(plan.schedule.optimizer(noise).learning_rate)
+        rates.append(plan.schedule.steps(noise=noise).learning_rate)
     assert rates == sorted(rates)
     assert rates[-1] == 4.0
     # 2C sqrt(2) / e / sqrt(n) is the noise of the mean Laplace report.

@@ -31,7 +31,7 @@ ROUNDS = 60
 # R / C at which clipping of single coordinates does not show yet (tuned on the embedded digits).
 _RATIO = 10.0
 # The cap is found to this precision, and the clip bound to the other one.
-_CAP_STEPS, _CAP_PRECISION, _HAIR = 20, 1e-2, 1e-6
+_CAP_STEPS, _CAP_PRECISION, _HAIR = 20, 2e-3, 1e-6
 
 
 def fitted(plan: Plan, budgets: F64, model: Model) -> Plan:
@@ -85,8 +85,8 @@ def _cap(ratio: Callable[[float | None], float], boldest: float, most: float) ->
     while ratio(low) < most:
         low /= 2
     found = bisect(lambda cap: ratio(cap) >= most, boldest, low, steps=_CAP_STEPS, tolerance=_CAP_PRECISION)
-    # Two digits are enough, and can be read.
-    return float(np.format_float_positional(found, precision=2, fractional=False))
+    # Three digits are enough, and can be read.
+    return float(np.format_float_positional(found, precision=3, fractional=False))
 
 
 def _fits(terms: Terms, budgets: F64, dimensions: int) -> bool:
