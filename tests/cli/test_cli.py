@@ -21,7 +21,7 @@ from apes.cli import shared
 from apes.cli.main import app
 from apes.cli.options import Choices, make_choices
 
-TRAIN = ["train", "--users", "300", "--rounds", "4", "--seed", "3"]
+TRAIN = ["train", "--preset", "paper", "--users", "300", "--rounds", "4", "--seed", "3"]
 # One worker runs the tests that look at the same finished run, so that it is made once.
 shares_a_run = pytest.mark.xdist_group("finished-run")
 
@@ -141,7 +141,7 @@ def test_killed_run_resumes_to_the_same_model(apes, tmp_path):
         (["--levels", "\u00b2"], "levels must be in [2, 256] or 'continuous', got '\u00b2'"),
         (["--levels", "9" * 5000], "levels must be in [2, 256] or 'continuous', got '99999999999999999999'"),
         (["--out", ""], "out must name a folder of its own"),
-        (["--budgets", "constant:1e-300", "--users", "50"], "budgets must be larger"),
+        (["--clip", "0.1", "--budgets", "constant:1e-300", "--users", "50"], "budgets must be larger"),
         (["--threads", "0"], "threads must be in [1, inf), got 0"),
         (["--data", "cifar"], "data must be one of"),
         (["--data", "qmnist"], "apes data get qmnist"),
@@ -260,8 +260,27 @@ def test_audit(apes_here):
 
 
 @pytest.mark.slow
+def test_without_options_the_target_is_one_and_everything_is_fitted_to_it(apes, tmp_path):
+    done = apes("train", "--users", "400", "--rounds", "5", "--seed", "2", "--out", "run", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["features"], result["levels"], result["norm"], result["rounds"]) == ("oriented-gradients", 2, 1.0, 5)
+    assert 0.9 < result["certified"]["epsilon"] <= 1
+    assert result["local_epsilon"]["coordinate"][1] <= result["cap"] < 1
+    assert result["clip"] >= 0.1
+    before = contents(tmp_path / "run")
+    refused = apes("train", "--resume", "run", "--clip", "0.2")
+    assert (refused.returncode, "clip must be left out to resume this run, got 0.2" in refused.stderr) == (2, True)
+    assert contents(tmp_path / "run") == before
+    again = json.loads(apes("account", "--run", "run", "--json").stdout)
+    assert again["certified"]["epsilon"] == result["certified"]["epsilon"]
+    hopeless = apes("train", "--preset", "papers")
+    assert (hopeless.returncode, "preset must be one of private, paper" in hopeless.stderr) == (2, True)
+
+
+@pytest.mark.slow
 def test_certified_guarantee_is_charged_and_kept(apes_here):
-    options = ["train", "--users", "500", "--rounds", "4", "--budgets", "constant:0.2", "--json"]
+    options = ["train", "--preset", "paper", "--users", "500", "--rounds", "4", "--budgets", "constant:0.2", "--json"]
     free = json.loads(apes_here(*options).stdout)["certified"]
     spent = free["epsilon_by_round"]
     assert len(spent) == 4

@@ -1,7 +1,7 @@
 """The doors, with strangers in them: each brings something of their own and touches nothing of ours."""
 
 import ast
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,7 +90,7 @@ class TestModel:
         updates = TwoLayers.updates
         monkeypatch.setattr(TwoLayers, "updates", lambda self, weights, block: broken(updates(self, weights, block)))
         with pytest.raises(apes.ParameterError, match=said):
-            apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(rounds=1))
+            apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(clip=0.1, rounds=1))
 
     @pytest.mark.parametrize("framework", ["apes", "s-apes-first", "unis"])
     @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ class TestModel:
     def test_wrong_models_are_named(self, name, value, said, monkeypatch):
         monkeypatch.setattr(TwoLayers, name, value)
         with pytest.raises(apes.ParameterError, match=said):
-            apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(rounds=1))
+            apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(clip=0.1, rounds=1))
 
 
 class TestPeople:
@@ -154,7 +154,7 @@ class TestPeople:
         run = apes.train(model, crowd, apes.Plan(framework="non-private", rounds=40, learning_rate=1.0), test=test)
         assert run.accuracy > 0.9
         small, large = (
-            apes.train(model, crowd, apes.Plan(rounds=2), test=test, workers=apes.Workers(users_at_once=size))
+            apes.train(model, crowd, apes.Plan(clip=0.1, rounds=2), test=test, workers=apes.Workers(users_at_once=size))
             for size in (7, 60)
         )
         assert small.model_sha256 == large.model_sha256
@@ -167,7 +167,7 @@ class TestPeople:
                 return replace(super().block(start, stop), budgets=np.full(stop - start, 100.0))
 
         honest, boaster = (kind(30, 5, 3, np.full(30, 0.5)) for kind in (Crowd, Boaster))
-        plan = apes.Plan(rounds=1)
+        plan = apes.Plan(clip=0.1, rounds=1)
         one, other = (apes.train(TwoLayers(5, 6, 3), people, plan) for people in (honest, boaster))
         assert one.model_sha256 == other.model_sha256
         assert one.guarantee.epsilon == other.guarantee.epsilon
@@ -184,10 +184,21 @@ class TestPeople:
             def start(self):
                 return np.random.default_rng(0).normal(0, 0.5, 83)
 
-        plan = apes.Plan(rounds=1, framework="s-apes", sparsifier=sparsifier, keep=0.05)
+        plan = apes.Plan(clip=0.1, rounds=1, framework="s-apes", sparsifier=sparsifier, keep=0.05)
         fickle, honest = (apes.train(kind(6, 8, 3), people_of(3), plan) for kind in (Fickle, TwoLayers))
         assert fickle.model_sha256 == honest.model_sha256
         assert fickle.exposures[0].charged == honest.exposures[0].charged
+
+    def test_a_model_that_steps_in_place_is_stopped(self):
+        """Its weights would carry one user's data into the updates of the next."""
+
+        class InPlace(TwoLayers):
+            def updates(self, weights, block):
+                weights += 1
+                return super().updates(weights, block)
+
+        with pytest.raises(ValueError, match="read-only"):
+            apes.train(InPlace(6, 8, 3), people_of(3), apes.Plan(clip=0.1, rounds=1))
 
     def test_a_model_cannot_hand_one_user_the_budget_of_another(self):
         class Swapping(TwoLayers):
@@ -198,7 +209,7 @@ class TestPeople:
                 budgets[:] = budgets[::-1].copy()
                 return super().updates(weights, block)
 
-        people, plan = people_of(3), apes.Plan(rounds=1)
+        people, plan = people_of(3), apes.Plan(clip=0.1, rounds=1)
         workers = apes.Workers(threads=1)
         swapping, honest = (apes.train(kind(6, 8, 3), people, plan, workers=workers) for kind in (Swapping, TwoLayers))
         assert swapping.model_sha256 == honest.model_sha256
@@ -214,7 +225,7 @@ class TestPeople:
                 block.budgets[:] = before
                 return updates
 
-        people, plan = people_of(3), apes.Plan(rounds=1)
+        people, plan = people_of(3), apes.Plan(clip=0.1, rounds=1)
         greedy, honest = (apes.train(kind(6, 8, 3), people, plan) for kind in (Greedy, TwoLayers))
         assert greedy.model_sha256 == honest.model_sha256
 
@@ -233,7 +244,9 @@ class TestPeople:
 
         fickle, honest = (kind(30, 5, 3, np.linspace(0.1, 3, 30)) for kind in (Fickle, Crowd))
         fickle.looks = 0
-        one, other = (apes.train(TwoLayers(5, 6, 3), people, apes.Plan(rounds=2)) for people in (fickle, honest))
+        one, other = (
+            apes.train(TwoLayers(5, 6, 3), people, apes.Plan(clip=0.1, rounds=2)) for people in (fickle, honest)
+        )
         assert one.model_sha256 == other.model_sha256
 
     @pytest.mark.parametrize("broken", [lambda o: o[::-1], lambda o: np.where(o == o[2], o[1], o)])
@@ -245,7 +258,7 @@ class TestPeople:
                 return replace(block, offsets=np.concatenate([[0], inner, block.offsets[-1:]]))
 
         with pytest.raises(apes.ParameterError, match=r"Tangled.block\(0, 30\) must have 31 offsets, rising"):
-            apes.train(TwoLayers(5, 6, 3), Tangled(30, 5, 3, np.full(30, 0.5)), apes.Plan(rounds=1))
+            apes.train(TwoLayers(5, 6, 3), Tangled(30, 5, 3, np.full(30, 0.5)), apes.Plan(clip=0.1, rounds=1))
 
     def test_a_block_that_does_not_fit(self):
         class Short(Crowd):
@@ -253,7 +266,7 @@ class TestPeople:
                 return replace(super().block(start, stop), features=np.zeros((3, 5), dtype=np.float32))
 
         with pytest.raises(apes.ParameterError, match=r"Short.block\(0, 30\) must have 31 offsets"):
-            apes.train(TwoLayers(5, 6, 3), Short(30, 5, 3, np.full(30, 0.5)), apes.Plan(rounds=1))
+            apes.train(TwoLayers(5, 6, 3), Short(30, 5, 3, np.full(30, 0.5)), apes.Plan(clip=0.1, rounds=1))
 
     def test_rows_in_any_order_with_user_ids(self):
         x, y = blobs(3, 300)
@@ -358,7 +371,7 @@ class TestFeatureMap:
                 return super().__call__(rows).astype(np.float64)
 
         with pytest.raises(apes.ParameterError, match=r"Wrong must return \d+ float32 rows, got float64"):
-            apes.train(apes.LogisticRegression(4, 3), people_of(3), apes.Plan(rounds=1), features=Wrong(4))
+            apes.train(apes.LogisticRegression(4, 3), people_of(3), apes.Plan(clip=0.1, rounds=1), features=Wrong(4))
 
 
 class TestExecutor:
@@ -373,7 +386,7 @@ class TestExecutor:
 
     def test_processes(self):
         people = people_of(3)
-        model, plan = TwoLayers(6, 8, 3), apes.Plan(rounds=2)
+        model, plan = TwoLayers(6, 8, 3), apes.Plan(clip=0.1, rounds=2)
         with ProcessPoolExecutor(2) as pool:
             elsewhere = apes.train(model, people, plan, workers=apes.Workers(executor=pool))
         assert elsewhere.model_sha256 == apes.train(model, people, plan).model_sha256
@@ -404,6 +417,19 @@ class TestTrainingLoop:
             mean(np.zeros((n, d)), np.full(n, 1.0))
         assert spent[1] < mean.guarantee.epsilon <= (spent[1] + spent[2]) / 2
         assert mean.guarantee.is_adaptive
+
+    def test_calls_at_once_are_different_rounds_and_all_are_charged(self):
+        mean = apes.PrivateMean(apes.Terms(clip=1.0, levels=2), 3, target_epsilon=8.0, delta=1e-5)
+        updates, budgets = np.full((50, 3), 0.5), np.full(50, 1.0)
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: mean(updates, budgets).tobytes(), range(8)))
+        # The same releases as one after the other, round by round, whichever thread made which.
+        one_by_one = apes.PrivateMean(apes.Terms(clip=1.0, levels=2), 3, target_epsilon=8.0, delta=1e-5)
+        assert sorted(found) == sorted(one_by_one(updates, budgets).tobytes() for _ in range(8))
+
+    def test_people_have_no_targets_of_their_own(self):
+        with pytest.raises(apes.ParameterError, match="target_epsilon must be a number here"):
+            apes.PrivateMean(apes.Terms(clip=1.0, target_epsilon="own:2"), 3)
 
     def test_says_why_nothing_is_certified(self):
         mean = apes.PrivateMean(apes.Terms(clip=0.1, mechanism=SignResponse()), 4)

@@ -25,7 +25,7 @@ def people(budgets=0.5, data=DATA):
 
 
 MODEL = apes.LogisticRegression(5, 2)
-PLAN = apes.Plan(rounds=4, delta=1e-5)
+PLAN = apes.Plan(clip=0.1, rounds=4, delta=1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -7,19 +7,20 @@ import pytest
 
 from apes import FRAMEWORKS, ParameterError, Plan, Progress, Simulation, Workers, make_budgets, train
 
-SMALL = Plan(rounds=3, seed=5)
+SMALL = Plan(clip=0.1, rounds=3, seed=5)
 PEOPLE = Simulation(users=600, seed=5)
 
 
 def trained(data, plan=SMALL, simulation=PEOPLE, **options):
-    return train(simulation.model(data), simulation.people(data), plan, **options)
+    model, people, features = simulation.model(data), simulation.people(data), simulation.feature_map()
+    return train(model, people, plan, features=features, **options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", sorted(FRAMEWORKS))
 def test_every_framework_learns_something(framework, small_digits):
     # Generous budgets, so that even the Laplace baselines beat guessing (10 %) by far with 600 users.
-    plan, people = Plan(framework=framework, rounds=15), Simulation(budgets="constant:4", users=600)
+    plan, people = Plan(framework=framework, clip=0.1, rounds=15), Simulation(budgets="constant:4", users=600)
     result = trained(small_digits, plan, people)
     assert result.accuracy > 0.5
     assert [entry.round for entry in result.metrics] == list(range(1, 16))
@@ -29,7 +30,7 @@ def test_every_framework_learns_something(framework, small_digits):
 
 @pytest.mark.slow
 def test_one_bit_learns_something(small_digits):
-    plan, people = Plan(norm=1.0, rounds=15), Simulation(budgets="constant:4", users=600)
+    plan, people = Plan(norm=1.0, clip=0.1, rounds=15), Simulation(budgets="constant:4", users=600)
     result = trained(small_digits, plan, people)
     assert result.accuracy > 0.5
     assert {(exposure.levels, exposure.norm, exposure.clip) for exposure in result.exposures} == {(2, 1.0, 0.1)}
@@ -112,13 +113,15 @@ def test_bad_options(option):
 def test_a_diverging_model_is_an_error_not_a_release(small_digits):
     simulation = Simulation(users=600, update="fedprox", local_learning_rate=1e30)
     with pytest.raises(ParameterError, match="finite"):
-        trained(small_digits, Plan(framework="apes", rounds=30, learning_rate=1e30), simulation)
+        trained(small_digits, Plan(clip=0.1, rounds=30, learning_rate=1e30), simulation)
 
 
 @pytest.mark.slow
 @pytest.mark.mnist
 def test_mnist_at_the_papers_scale(mnist):
-    apes, free = (trained(mnist, Plan(framework=name), Simulation()).accuracy for name in ("apes", "non-private"))
+    apes, free = (
+        trained(mnist, Plan(framework=name, clip=0.1), Simulation()).accuracy for name in ("apes", "non-private")
+    )
     assert apes >= 0.88
     assert free - 0.015 <= apes < free
 
@@ -126,7 +129,7 @@ def test_mnist_at_the_papers_scale(mnist):
 @pytest.mark.parametrize("framework", ["apes", "unis"])
 def test_sums_give_the_model_of_permuted_reports(small_digits, framework):
     levels = {"levels": "continuous"} if framework == "apes" else {}
-    plan, people = Plan(framework=framework, rounds=2, **levels), Simulation(users=200)
+    plan, people = Plan(framework=framework, clip=0.1, rounds=2, **levels), Simulation(users=200)
     permuted, added = (trained(small_digits, plan, people, only_sums=sums).weights for sums in (False, True))
     np.testing.assert_allclose(added, permuted, atol=1e-5)
     assert np.abs(permuted).max() > 0.01

@@ -115,7 +115,8 @@ def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = No
         return Choices.of(choices)
     for name, value in choices.items():
         if value != earlier.get(name):
-            raise ParameterError(f"{name} must be {earlier.get(name)!r} to resume this run, got {value!r}")
+            before = "left out" if earlier.get(name) is None else repr(earlier[name])
+            raise ParameterError(f"{name} must be {before} to resume this run, got {value!r}")
     unknown = sorted(set(earlier) - set(_FIELDS))
     if unknown:
         raise DataError(f"the run was started with choices that are not known here: {', '.join(unknown)}")

@@ -67,7 +67,10 @@ class Client:
             yield Report(values, budgets, block.first_user, start)
 
     def _prepare(self, weights: F32, block: UserBlock) -> PreparedUpdate:
-        update = prepare_updates(self.model, weights, block, is_checked=self.checks_updates)
+        # A model that took its steps in place would carry one user's data into the updates of the next: memory of bytes
+        # cannot be written to.
+        broadcast = np.frombuffer(weights.tobytes(), dtype=np.float32)
+        update = prepare_updates(self.model, broadcast, block, is_checked=self.checks_updates)
         if self.kept_first is None:
             return update
         return top_b_first(update, self.kept_first, (block.budgets.size, weights.size))

@@ -91,7 +91,7 @@ class LogisticRegression:
 
     def shaped(self, weights: F64 | F32) -> F32:
         """The flat weights as float32, (classes, features + 1)."""
-        return weights.astype(np.float32, copy=False).reshape(self.classes, self.features + 1)
+        return weights.astype(np.float32).reshape(self.classes, self.features + 1)
 
     def prepare(self, weights: F32, block: UserBlock) -> PreparedUpdate:
         """Coefficients of every user's update in the user's rows."""

@@ -1,6 +1,7 @@
 """The private mean: for those with a training loop of their own. Vectors and budgets in, estimate and guarantee out."""
 
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,11 @@ class PrivateMean:
         given: dict[str, Any] = {"target_epsilon": target_epsilon, "delta": delta}
         given = {name: value for name, value in given.items() if value is not None}
         self._terms = replace(exactly("terms", terms, Terms), **given)
+        if isinstance(self._terms.target_epsilon, str):
+            said = f"the mean of those who come is taken, nobody is left out; got {self._terms.target_epsilon!r}"
+            raise ParameterError(f"target_epsilon must be a number here: {said}")
+        # Two calls at once would be the same round, under the same noise.
+        self._lock = Lock()
         self._model, self._seed, self._workers = Vectors(whole("dimensions", dimensions, 1)), seed, workers
         self._calibrator = self._terms.calibrator()
         self._accountant: Accountant | None = None
@@ -75,6 +81,11 @@ class PrivateMean:
         own = self._terms.applied(budgets)
         if own.shape != rows.shape[:1]:
             raise ParameterError(f"budgets must have one entry per row of updates, {rows.shape[0]}, got {own.size}")
+        with self._lock:
+            return self._release(rows, own)
+
+    def _release(self, rows: F32, own: F64) -> F64:
+        """Charge a round, then let it take place."""
         people = People(rows, np.zeros(own.size, dtype=np.uint8), np.arange(own.size + 1), own)
         if self._accountant is None:
             self._accountant = self._terms.accountant(own.size, settled=self._terms.target_epsilon is None)

@@ -57,7 +57,8 @@ class Identity:
 
     def check(self, other: "Identity") -> None:
         """Raise unless the other is the same, and say what is not."""
-        for name, mine in asdict(self).items():
+        # People first: terms that are fitted to them change with them.
+        for name, mine in reversed(asdict(self).items()):
             theirs, what = str(getattr(other, name)), "people (data or budgets)" if name == "people" else name
             if mine != theirs:
                 theirs_only, own = (
