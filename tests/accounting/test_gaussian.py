@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apes.accounting.accountant import Accountant
-from apes.accounting.certificate.curve import hiding_curve, honest_others
+from apes.accounting.certificate.curve import hiding_curve
 from apes.accounting.certificate.top_b_first import top_b_first_curve
 from apes.accounting.composition.gaussian import (
     _bounds,
@@ -21,6 +21,7 @@ from apes.accounting.composition.gaussian import (
 from apes.accounting.exposure import Cost, Exposure
 from apes.accounting.guarantee import certified_epsilon, certify
 from apes.accounting.lower import lower_epsilon
+from apes.accounting.victims import honest_others
 
 DELTA = 3.6e-5
 MUS = [1e-4, 3e-3, 0.1, 0.7, 2.0, 9.0, 50.0]

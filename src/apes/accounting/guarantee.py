@@ -11,7 +11,8 @@ from apes.accounting.composition.exact import composed_epsilon
 from apes.accounting.composition.gaussian import gaussian_delta
 from apes.accounting.exposure import NEIGHBOURS, Cost, Exposure
 from apes.accounting.lower import lower_epsilon
-from apes.checks import positive, whole
+from apes.accounting.victims import Victims, worst_of
+from apes.checks import positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
 
@@ -45,7 +46,7 @@ class Guarantee:
         is_adaptive: Which road it came by. True: it holds whoever chose, by what was released before, who took part
             and when to stop; it is the limit that was set, not what was spent. False: it holds for this sequence of
             participants, settled before the first release.
-        account: Certified epsilon of a user with a given budget; see `of`.
+        account: Certified epsilon of some of the users; see `of`.
     """
 
     epsilon: float
@@ -57,7 +58,7 @@ class Guarantee:
     why_not_certified: str | None = None
     cost: Cost = _UNKNOWN
     is_adaptive: bool = False
-    account: Callable[[float], float] = field(default=lambda budget: math.inf, repr=False, compare=False)
+    account: Callable[[Victims], float] = field(default=lambda victims: math.inf, repr=False, compare=False)
 
     @property
     def mu(self) -> float:
@@ -72,14 +73,20 @@ class Guarantee:
         """The same guarantee at another epsilon in (0, inf): delta, from above."""
         return min(1.0, gaussian_delta(self.mu, positive("epsilon", epsilon)) + self.cost.delta)
 
-    def of(self, budget: float) -> "Guarantee":
-        """The guarantee of a user with this local budget: at most everybody's.
+    def of(self, budget: float, smallest: float | None = None) -> "Guarantee":
+        """The guarantee of a user with this local budget, hidden by all the others: at most everybody's.
 
         Args:
-            budget: Of somebody who took part, in (0, largest budget].
+            budget: Of somebody who took part, in (0, largest budget]. If nobody had just this one, what is certified
+                holds for whoever had no more.
+            smallest: Where it is about all users with budgets from this one up to ``budget``, in (0, budget].
         """
-        own = min(self.epsilon, self.account(positive("budget", budget)))
-        return replace(self, epsilon=own, lower=0.0, account=lambda other: own if other <= budget else math.inf)
+        own = positive("budget", budget)
+        asked = Victims(own, own if smallest is None else within("smallest", smallest, 0, own))
+        epsilon = min(self.epsilon, self.account(asked))
+        return replace(
+            self, epsilon=epsilon, lower=0.0, account=lambda victims: {asked: epsilon}.get(victims, math.inf)
+        )
 
     def as_dict(self, by_round: Sequence[float | None]) -> dict[str, Any]:
         """The guarantee of a run as plain values, with epsilon after each round; or why there is none."""
@@ -142,36 +149,36 @@ def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders:
     forced = exposure.forced * rounds
     lower = lower_epsilon(exposure.budgets, delta, exposure.levels, forced) if is_known and forced else 0.0
 
-    def personal(budget: float) -> float:
-        own = took_part(budget, float(exposure.budgets.max()))
-        return certified_epsilon(exposure, delta, rounds, colluders, victim=own)
+    def personal(victims: Victims) -> float:
+        return certified_epsilon(exposure, delta, rounds, colluders, took_part(victims, exposure.budgets))
 
     level, method, cost = exposure.level(rounds), exposure.method, _cost(exposure, delta, rounds, colluders)
     return Guarantee(epsilon, delta, level=level, method=method, lower=lower, cost=cost, account=personal)
 
 
-def took_part(budget: float, largest: float) -> float:
-    """Return the budget if somebody who took part may have it, else raise."""
-    if not budget <= largest:
-        raise ParameterError(f"budget must be in (0, {largest:g}], that of somebody who took part; got {budget!r}")
-    return budget
+def took_part(victims: Victims, budgets: Array) -> Victims:
+    """Return the victims if somebody who took part may be one of them, else raise."""
+    if not victims.boldest <= (largest := float(budgets.max())):
+        raise ParameterError(
+            f"budget must be in (0, {largest:g}], that of somebody who took part; got {victims.boldest!r}"
+        )
+    return victims
 
 
 def certified_epsilon(
-    exposure: Exposure, delta: float, rounds: int = 1, colluders: int = 0, *, victim: float | None = None
+    exposure: Exposure, delta: float, rounds: int = 1, colluders: int = 0, victims: Victims | None = None
 ) -> float:
-    """The epsilon of `certify` alone, for those who ask often: searches, audits, pictures.
-
-    It is about the user with the largest budget, which covers everybody, or about one with the victim's.
-    """
-    cost = _cost(exposure, check_delta(delta), whole("rounds", rounds, 1), colluders, victim)
-    epsilon = min(cost.epsilon(delta), exposure.local(victim) * rounds)
+    """The epsilon of `certify` alone, of everybody or of some: for searches, audits and pictures."""
+    if victims is None:
+        return worst_of(exposure.budgets, lambda group: certified_epsilon(exposure, delta, rounds, colluders, group))
+    cost = _cost(exposure, check_delta(delta), whole("rounds", rounds, 1), colluders, victims)
+    epsilon = min(cost.epsilon(delta), exposure.local(victims) * rounds)
     if exposure.budgets.size > FEW and max(exposure.uses) * rounds > 1:
         return epsilon
-    ways = exposure.curves(delta, rounds, colluders, victim)
+    ways = exposure.curves(delta, rounds, colluders, victims)
     return min(epsilon, *(composed_epsilon(curve, delta, uses * rounds) for curve, uses in ways))
 
 
-def _cost(exposure: Exposure, delta: float, rounds: int, colluders: int, victim: float | None = None) -> Cost:
+def _cost(exposure: Exposure, delta: float, rounds: int, colluders: int, victims: Victims | None = None) -> Cost:
     delta_0 = cover_of(delta) / (rounds * max(exposure.uses))
-    return exposure.cost(delta_0, colluders, victim).times(rounds)
+    return exposure.cost(delta_0, colluders, victims).times(rounds)

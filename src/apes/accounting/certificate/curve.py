@@ -14,7 +14,7 @@ import numpy as np
 from apes.accounting import Array, Whole
 from apes.accounting.certificate.blanket import HiddenPair, echo_law, echo_probabilities, hidden_pair, table_error
 from apes.accounting.certificate.divergence import excess
-from apes.checks import positive, positive_array, whole
+from apes.checks import positive, whole
 from apes.errors import ParameterError
 from apes.mathematics.search import bisect
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -127,16 +127,6 @@ def shaped_curve(
     eta = 0.0 if levels is None else table_error(budget)
     pair = hidden_pair(max(budget, SMALLEST_BUDGET), shape, levels)
     return HidingCurve(budget, pair, echoes + 1, masses, eta)
-
-
-def honest_others(budgets: Array, colluders: int) -> Array:
-    """The budgets that hide any one user: without the victim's own and the colluders', whichever hide best."""
-    budgets = positive_array("budgets", budgets)
-    drop = whole("colluders", colluders, 0) + 1
-    if drop > budgets.size:
-        raise ParameterError(f"colluders must be in [0, {budgets.size - 1}], got {colluders}")
-    # Echoes get rarer with the budget, so the smallest budgets hide best.
-    return np.asarray(np.sort(budgets)[drop:])
 
 
 def _grouped(budgets: Array) -> tuple[Array, Whole]:
