@@ -4,17 +4,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
-from apes.accounting.composition.exact import Composer
 from apes.accounting.composition.gaussian import largest_mu
-from apes.accounting.exposure import Cost, Exposure, Ways
-from apes.accounting.guarantee import FEW, Guarantee, cover_of, took_part
+from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.guarantee import FEW, Guarantee, cover_of, exact_epsilon, took_part
 from apes.accounting.victims import EVERYBODY, Victims, worst_of
 from apes.checks import positive, whole
 from apes.errors import BudgetExceeded, ParameterError
@@ -70,10 +68,8 @@ class Accountant:
         self._colluders = whole("colluders", colluders, 0)
         self._victims = victims
         self.limit = limit if target is None else self._allowed(self.target or 0.0)
-        self._composer = cache(lambda uses: Composer(self.delta, uses * self._expected))
         self._exposures: list[Exposure] = []
         self._kinds: dict[str, Exposure] = {}
-        self._curves = cache(self._ways)
         self._rounds: Counter[str] = Counter()
         self._known: dict[frozenset[tuple[str, int]], float] = {frozenset(): 0.0}
         self.spent = Cost()
@@ -208,22 +204,14 @@ class Accountant:
 
     def _exactly(self, rounds: Counter[str]) -> float:
         """Epsilon of the composed curves: of the same people's rounds by whoever is hidden worst in them."""
-        if self._victims is not None or len(rounds) > 1:
-            return self._composed(rounds, self._victims or EVERYBODY)
-        (name,) = rounds
-        return worst_of(self._kinds[name].budgets, lambda group: self._composed(rounds, group))
+        sequence = [(self._kinds[name], count) for name, count in rounds.items()]
 
-    def _composed(self, rounds: Counter[str], victims: Victims) -> float:
-        ways = zip(*(self._curves(name, victims) for name in rounds), strict=True)
-        return min(
-            self._composer(way[0][1]).epsilon(
-                [(curve, uses * n) for (curve, uses), n in zip(way, rounds.values(), strict=True)]
-            )
-            for way in ways
-        )
+        def composed(victims: Victims) -> float:
+            return exact_epsilon(sequence, self.delta, self._expected, self._colluders, victims)
 
-    def _ways(self, name: str, victims: Victims) -> Ways:
-        return self._kinds[name].curves(self.delta, self._expected, self._colluders, victims)
+        if self._victims is not None or len(sequence) > 1:
+            return composed(self._victims or EVERYBODY)
+        return worst_of(sequence[0][0].budgets, composed)
 
 
 def _are_there(victims: Victims, budgets: Array) -> bool:

@@ -212,7 +212,7 @@ def curve_of(victim: float, others: Array, delta: float, levels: int | None) -> 
 
 
 # Runs on the same people ask again and again.
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _curves(  # parameters: all that a certificate depends on, hashable
     budgets: bytes,
     victims: Victims,

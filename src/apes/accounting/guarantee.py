@@ -175,8 +175,23 @@ def certified_epsilon(
     epsilon = min(cost.epsilon(delta), exposure.local(victims) * rounds)
     if exposure.budgets.size > FEW and max(exposure.uses) * rounds > 1:
         return epsilon
-    ways = exposure.curves(delta, rounds, colluders, victims)
-    return min(epsilon, *(composed_epsilon(curve, delta, uses * rounds) for curve, uses in ways))
+    return min(epsilon, exact_epsilon([(exposure, rounds)], delta, rounds, colluders, victims))
+
+
+def exact_epsilon(
+    sequence: Sequence[tuple[Exposure, int]], delta: float, expected: int, colluders: int, victims: Victims
+) -> float:
+    """Certified epsilon by composing curves, of rounds of one form and how often there were such; any number of each."""
+    counts = [rounds for _, rounds in sequence]
+    ways = zip(*(exposure.curves(delta, expected, colluders, victims) for exposure, _ in sequence), strict=True)
+    return min(
+        composed_epsilon(
+            [(curve, uses * rounds) for (curve, uses), rounds in zip(way, counts, strict=True)],
+            delta,
+            way[0][1] * expected,
+        )
+        for way in ways
+    )
 
 
 def _cost(exposure: Exposure, delta: float, rounds: int, colluders: int, victims: Victims | None = None) -> Cost:

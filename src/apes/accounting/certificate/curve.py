@@ -49,6 +49,9 @@ class PrivacyCurve(Protocol):
     def epsilon(self, delta: float, cells: int | None = None) -> float:
         """Smallest t found with delta(t) <= delta, at most the budget."""
 
+    def __hash__(self) -> int:
+        """By identity: what a curve comes to is kept."""
+
 
 @dataclass(frozen=True, eq=False)
 class HidingCurve:
