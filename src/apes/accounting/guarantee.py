@@ -181,7 +181,7 @@ def certified_epsilon(
 def exact_epsilon(
     sequence: Sequence[tuple[Exposure, int]], delta: float, expected: int, colluders: int, victims: Victims
 ) -> float:
-    """Certified epsilon by composing curves, of rounds of one form and how often there were such; any number of each."""
+    """Certified epsilon by composing curves, of rounds of one form, each as often as there were such."""
     counts = [rounds for _, rounds in sequence]
     ways = zip(*(exposure.curves(delta, expected, colluders, victims) for exposure, _ in sequence), strict=True)
     return min(
