@@ -47,7 +47,7 @@ class PrivacyCurve(Protocol):
         """Upper bound of the hockey-stick divergence at exp(t), t of either sign."""
 
     def epsilon(self, delta: float, cells: int | None = None) -> float:
-        """Smallest t found with delta(t) <= delta, at most the budget."""
+        """Smallest t found with delta(t) <= delta, at most the budget; with ``cells``, roughly."""
 
     def __hash__(self) -> int:
         """By identity: what a curve comes to is kept."""
@@ -83,7 +83,10 @@ class HidingCurve:
         return min(1.0, (1 + eta) * ideal + 1e-300)
 
     def epsilon(self, delta: float, cells: int | None = None) -> float:
-        """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget."""
+        """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget.
+
+        With ``cells`` it is a rough look, a hundredth too far.
+        """
 
         def is_safe(t: float) -> bool:
             return self.delta(t, cells) <= delta
@@ -95,7 +98,8 @@ class HidingCurve:
             # The bound need not fall with t as the truth does: begin with small ones.
             probes = [0.0, *np.geomspace(1e-3, self.budget, _PROBES).tolist()]
             unsafe, safe = next((pair for pair in pairwise(probes) if is_safe(pair[1])), (probes[-1], safe))
-        return bisect(is_safe, unsafe, safe, steps=_STEPS, tolerance=1e-5, from_zero=0.25)
+        tolerance = 1e-5 if cells is None else 1e-2
+        return bisect(is_safe, unsafe, safe, steps=_STEPS, tolerance=tolerance, from_zero=0.25)
 
 
 def hiding_curve(budget: float, others: Array, delta: float, levels: int | None) -> HidingCurve:

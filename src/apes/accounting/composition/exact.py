@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from apes.accounting.certificate.curve import LARGEST_BUDGET, PrivacyCurve
 from apes.accounting.composition.lattice import UNIT, Lattice, law_of_sum, tail_bound, tilt
 from apes.accounting.composition.losses import CurvePoints, curve_points, losses
 from apes.checks import whole
 from apes.errors import RegimeError
-from apes.mathematics.search import bisect
+from apes.mathematics.search import bisect, lowest
 
 Use = tuple[PrivacyCurve, int]
 """A curve and how many times it is used."""
@@ -115,8 +114,8 @@ def _steepness(parts: list[tuple[Lattice, int]], delta: float) -> tuple[float, f
         moment = sum(count * tilt(lattice, theta).log_moment for lattice, count in parts)
         return (moment + _log_peak(theta) - math.log(delta)) / theta
 
-    found = minimize_scalar(epsilon, bounds=(math.log(1e-3 / reach), math.log(_STEEPEST / reach)), method="bounded")
-    return math.exp(float(found.x)), max(float(found.fun), 0.0)
+    found = lowest(epsilon, math.log(1e-3 / reach), math.log(_STEEPEST / reach))
+    return math.exp(found), max(epsilon(found), 0.0)
 
 
 class _TiltedLaw:
