@@ -12,7 +12,7 @@ from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.gaussian import largest_mu
 from apes.accounting.exposure import Cost, Exposure
-from apes.accounting.guarantee import FEW, Guarantee, cover_of, exact_epsilon, took_part
+from apes.accounting.guarantee import FEW, Guarantee, Personal, cover_of, exact_epsilon, took_part
 from apes.accounting.victims import EVERYBODY, Victims, worst_of
 from apes.checks import positive, whole
 from apes.errors import BudgetExceeded, ParameterError
@@ -148,23 +148,30 @@ class Accountant:
     def guarantee(self) -> Guarantee:
         """What is certified for everything charged so far, for everybody and by budget; or why nothing is."""
         if not self._exposures:
-            return Guarantee(0.0, self.delta, method="nothing was released", account=_equally(0.0))
+            return Guarantee(0.0, self.delta, method="nothing was released", account=_equally(0.0, Cost()))
         level, method = self._exposures[0].level(self.rounds), self._exposures[0].method
         why = next((e.why_not_certified for e in self._exposures if e.why_not_certified is not None), None)
         epsilon, cost = self.epsilon, self.spent
-        account: Callable[[Victims], float] = self._of
+        account: Callable[[Victims], Personal] = self._of
         if not self.settled:
             if why is None and (self.limit is None or not self.spent.fits(self.limit)):
                 why = _UNLIMITED if self.limit is None else _BEYOND
             cost = Cost(math.inf) if why is not None or self.limit is None else self.limit
             epsilon = min(math.inf if why is not None else self.target or math.inf, cost.epsilon(self.delta))
             # Cohorts that were chosen may have hidden some better than others: everybody has the limit.
-            account = _equally(epsilon)
+            account = _equally(epsilon, cost)
         facts = Guarantee(epsilon, self.delta, level=level, method=method, why_not_certified=why, account=account)
-        return replace(facts, cost=cost, is_adaptive=not self.settled)
+        return replace(facts, cost=cost, is_adaptive=not self.settled, budgets=self._budgets())
 
-    def _of(self, victims: Victims) -> float:
-        """Certified epsilon of some users, in the same rounds."""
+    def _budgets(self) -> Array:
+        """Everybody's: as many of each budget as were in a round together."""
+        kinds = [self._kinds[name].budgets for name in self._rounds]
+        different = np.unique(np.concatenate(kinds))
+        counts = [np.bincount(np.searchsorted(different, budgets), minlength=different.size) for budgets in kinds]
+        return np.repeat(different, np.max(counts, axis=0))
+
+    def _of(self, victims: Victims) -> Personal:
+        """Certified epsilon of some users, and what they spent, in the same rounds."""
         kinds = {name: self._kinds[name].budgets for name in self._rounds}
         took_part(victims, np.concatenate(list(kinds.values())))
         personal = Accountant(self.delta, expected_rounds=self._expected, colluders=self._colluders, victims=victims)
@@ -176,7 +183,7 @@ class Accountant:
                 continue
             personal._rounds = personal._with(self._kinds[name], count)
             personal.spent += personal.cost(self._kinds[name]).times(count)
-        return min(self.epsilon, personal.epsilon)
+        return min(self.epsilon, personal.epsilon), personal.spent
 
     def _allowed(self, target: float) -> Cost:
         """What a filter for the target may spend."""
@@ -218,5 +225,5 @@ def _are_there(victims: Victims, budgets: Array) -> bool:
     return bool(((budgets >= victims.timidest) & (budgets <= victims.boldest)).any())
 
 
-def _equally(epsilon: float) -> Callable[[Victims], float]:
-    return lambda victims: epsilon
+def _equally(epsilon: float, cost: Cost) -> Callable[[Victims], Personal]:
+    return lambda victims: (epsilon, cost)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import composed_epsilon
@@ -22,6 +24,9 @@ FEW = 1000
 # Share of delta that is set aside for what the Gaussians do not cover.
 _COVER = 1e-3
 _UNKNOWN = Cost(math.inf)
+Personal = tuple[float, Cost]
+"""Somebody's certified epsilon, at the guarantee's delta, and the cost that covers it."""
+_NOTHING: Personal = math.inf, _UNKNOWN
 
 
 def cover_of(delta: float) -> float:
@@ -46,7 +51,8 @@ class Guarantee:
         is_adaptive: Which road it came by. True: it holds whoever chose, by what was released before, who took part
             and when to stop; it is the limit that was set, not what was spent. False: it holds for this sequence of
             participants, settled before the first release.
-        account: Certified epsilon of some of the users; see `of`.
+        account: Certified epsilon and cost of some of the users; see `of`.
+        budgets: Of everybody who took part: as many of each budget as were in a round together.
     """
 
     epsilon: float
@@ -58,7 +64,8 @@ class Guarantee:
     why_not_certified: str | None = None
     cost: Cost = _UNKNOWN
     is_adaptive: bool = False
-    account: Callable[[Victims], float] = field(default=lambda victims: math.inf, repr=False, compare=False)
+    account: Callable[[Victims], Personal] = field(default=lambda victims: _NOTHING, repr=False, compare=False)
+    budgets: Array = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
 
     @property
     def mu(self) -> float:
@@ -66,12 +73,22 @@ class Guarantee:
         return math.sqrt(self.cost.mu_squared)
 
     def epsilon_at(self, delta: float) -> float:
-        """The same guarantee at another delta in (0, 1): epsilon, from above."""
-        return self.cost.epsilon(check_delta(delta))
+        """The same guarantee at another delta in (0, 1): epsilon, from above; infinite below the cost's delta.
+
+        So from about a thousandth of the guarantee's own delta on, it is the whole curve.
+        """
+        known = self.epsilon if check_delta(delta) >= self.delta else math.inf
+        return min(known, self.cost.epsilon(delta))
 
     def delta_at(self, epsilon: float) -> float:
         """The same guarantee at another epsilon in (0, inf): delta, from above."""
-        return min(1.0, gaussian_delta(self.mu, positive("epsilon", epsilon)) + self.cost.delta)
+        known = self.delta if positive("epsilon", epsilon) >= self.epsilon else 1.0
+        return min(known, gaussian_delta(self.mu, epsilon) + self.cost.delta)
+
+    @property
+    def road(self) -> str:
+        """Which of the two roads it came by: ``adaptive`` or ``fixed sequence``."""
+        return "adaptive" if self.is_adaptive else "fixed sequence"
 
     def of(self, budget: float, smallest: float | None = None) -> "Guarantee":
         """The guarantee of a user with this local budget, hidden by all the others: at most everybody's.
@@ -83,18 +100,20 @@ class Guarantee:
         """
         own = positive("budget", budget)
         asked = Victims(own, own if smallest is None else within("smallest", smallest, 0, own))
-        epsilon = min(self.epsilon, self.account(asked))
-        return replace(
-            self, epsilon=epsilon, lower=0.0, account=lambda victims: {asked: epsilon}.get(victims, math.inf)
-        )
+        own_epsilon, own_cost = self.account(asked)
+        facts = min(self.epsilon, own_epsilon), min(self.cost, own_cost, key=lambda cost: cost.mu_squared)
+
+        def account(victims: Victims) -> Personal:
+            return facts if victims == asked else _NOTHING
+
+        return replace(self, epsilon=facts[0], cost=facts[1], lower=0.0, account=account)
 
     def as_dict(self, by_round: Sequence[float | None]) -> dict[str, Any]:
         """The guarantee of a run as plain values, with epsilon after each round; or why there is none."""
         why = self.why_not_certified
         figures = {"epsilon": None if why else self.epsilon, "epsilon_by_round": None if why else list(by_round)}
-        road = "adaptive" if self.is_adaptive else "fixed sequence"
         public = {"delta": self.delta, "neighbours": self.neighbours, "level": "user, all coordinates of all rounds"}
-        return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, "road": road, **public, "why": why}
+        return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, "road": self.road, **public, "why": why}
 
     def __str__(self) -> str:
         if self.why_not_certified is not None:
@@ -149,20 +168,22 @@ def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders:
     forced = exposure.forced * rounds
     lower = lower_epsilon(exposure.budgets, delta, exposure.levels, forced) if is_known and forced else 0.0
 
-    def personal(victims: Victims) -> float:
-        return certified_epsilon(exposure, delta, rounds, colluders, took_part(victims, exposure.budgets))
+    def personal(victims: Victims) -> Personal:
+        took_part(victims, exposure.budgets)
+        epsilon = certified_epsilon(exposure, delta, rounds, colluders, victims)
+        return epsilon, _cost(exposure, delta, rounds, colluders, victims)
 
     level, method, cost = exposure.level(rounds), exposure.method, _cost(exposure, delta, rounds, colluders)
-    return Guarantee(epsilon, delta, level=level, method=method, lower=lower, cost=cost, account=personal)
+    facts = Guarantee(epsilon, delta, level=level, method=method, lower=lower, cost=cost, account=personal)
+    return replace(facts, budgets=exposure.budgets)
 
 
-def took_part(victims: Victims, budgets: Array) -> Victims:
-    """Return the victims if somebody who took part may be one of them, else raise."""
+def took_part(victims: Victims, budgets: Array) -> None:
+    """Raise unless somebody who took part may be one of the victims."""
     if not victims.boldest <= (largest := float(budgets.max())):
         raise ParameterError(
             f"budget must be in (0, {largest:g}], that of somebody who took part; got {victims.boldest!r}"
         )
-    return victims
 
 
 def certified_epsilon(

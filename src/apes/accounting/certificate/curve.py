@@ -85,7 +85,7 @@ class HidingCurve:
     def epsilon(self, delta: float, cells: int | None = None) -> float:
         """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget.
 
-        With ``cells`` it is a rough look, a hundredth too far.
+        With ``cells`` it is a rough look, a thousandth too far.
         """
 
         def is_safe(t: float) -> bool:
@@ -98,7 +98,7 @@ class HidingCurve:
             # The bound need not fall with t as the truth does: begin with small ones.
             probes = [0.0, *np.geomspace(1e-3, self.budget, _PROBES).tolist()]
             unsafe, safe = next((pair for pair in pairwise(probes) if is_safe(pair[1])), (probes[-1], safe))
-        tolerance = 1e-5 if cells is None else 1e-2
+        tolerance = 1e-5 if cells is None else 1e-3
         return bisect(is_safe, unsafe, safe, steps=_STEPS, tolerance=tolerance, from_zero=0.25)
 
 
@@ -111,7 +111,8 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
         return shaped_curve(budget, np.empty(0), 0.0, levels)
     others, counts = _grouped(others)
     uniform = shaped_curve(budget, others, 0.0, levels, counts)
-    t = uniform.epsilon(delta, _COARSE_CELLS)
+    # At the budget itself all shapes are alike.
+    t = min(uniform.epsilon(delta, _COARSE_CELLS), 0.9995 * budget)
 
     def tried(shape: float) -> tuple[float, float, HidingCurve]:
         curve = shaped_curve(budget, others, shape, levels, counts)
