@@ -19,7 +19,7 @@ from apes.accounting.composition.gaussian import (
     largest_mu,
 )
 from apes.accounting.exposure import Cost, Exposure
-from apes.accounting.guarantee import certified_epsilon, certify
+from apes.accounting.guarantee import certified_epsilon, certify, certify_rounds
 from apes.accounting.lower import lower_epsilon
 from apes.accounting.victims import honest_others
 
@@ -159,6 +159,23 @@ def test_golden_epsilons(n, b, rounds, golden):
     assert golden <= cost.epsilon(DELTA) <= 1.01 * golden
     assert cost.delta <= DELTA * 1.001e-3
     assert forced(n, b or 7850, rounds) < cost.epsilon(DELTA)
+
+
+@pytest.mark.parametrize(
+    ("exposure", "rounds", "delta", "golden"),
+    [
+        (Exposure(np.ones(10_000), 7850), 1, DELTA, 2.362),
+        (Exposure(np.ones(10_000), 7850), 40, DELTA, 22.80),
+        (Exposure(population(10_000), 7850, 2), 1, DELTA, 3.43),
+        # R / C = 4.
+        (Exposure(population(10_000), 7850, 2, norm=0.4, clip=0.1), 40, 1e-5, 0.912),
+    ],
+    ids=["all 1", "all 1, 40 rounds", "bits", "bits of a bounded norm, 40 rounds"],
+)
+def test_other_golden_epsilons(exposure, rounds, delta, golden):
+    guarantee = certify_rounds(exposure, delta, rounds)
+    assert golden <= guarantee.epsilon <= 1.01 * golden
+    assert 0.8 * golden < guarantee.lower < guarantee.epsilon
 
 
 @cache
