@@ -29,6 +29,26 @@ def test_parts_fit_together():
     assert (result.personal[-1].budget, epsilons[-1]) == (1.0, result.total.epsilon)
 
 
+def test_everybody_has_a_curve_of_their_own():
+    """Epsilon at every delta, and back; mu from the own budget; the road that it came by."""
+    guarantee = certify(np.linspace(0.05, 1, 1500), delta=1e-6, dimensions=10)
+    assert guarantee.road == "fixed sequence"
+    assert guarantee.epsilon_at(1e-6) == guarantee.epsilon < guarantee.epsilon_at(1e-8)
+    assert guarantee.epsilon_at(1e-10) == np.inf
+    assert guarantee.epsilon_at(1e-3) < guarantee.epsilon
+    for delta in (1e-8, 1e-6, 1e-3):
+        assert guarantee.delta_at(guarantee.epsilon_at(delta)) == pytest.approx(delta, rel=1e-3)
+    own = guarantee.of(0.05)
+    assert own.mu < guarantee.mu / 10
+    assert own.epsilon_at(1e-8) < guarantee.epsilon_at(1e-8) / 10
+    assert own.of(0.05).epsilon == own.epsilon
+    assert own.of(0.04).epsilon == own.epsilon
+    # Among few, curves that were composed are better than their Gaussian.
+    few = certify(np.full(3, 1.0), delta=1e-3, dimensions=5)
+    assert few.epsilon_at(1e-3) == few.epsilon < few.cost.epsilon(1e-3)
+    assert few.delta_at(few.epsilon) == 1e-3
+
+
 def test_sparse_reports_are_charged_for_what_they_say():
     exposures = Exposure(SMALL, 20, 16), Exposure(SMALL, 4, 16, dimensions=20, sparsifier="random-b")
     dense, sparse = (account(Question(exposure, 3, 1e-5)) for exposure in exposures)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from apes.accounting.certificate.blanket import hidden_pair
-from apes.accounting.certificate.curve import HidingCurve, hiding_curve, honest_others, shaped_curve
+from apes.accounting.certificate.curve import HidingCurve, hiding_curve, shaped_curve
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon, certify
+from apes.accounting.victims import honest_others
 from apes.errors import ParameterError, RegimeError
 from apes.mathematics.thresholds import acceptance_thresholds
 

@@ -10,12 +10,16 @@ from scipy.stats import binom
 
 from apes.accounting.certificate.blanket import hidden_pair
 from apes.accounting.certificate.curve import hiding_curve, shaped_curve
-from apes.accounting.composition.exact import SMALLEST_DELTA, Composer, composed_epsilon
+from apes.accounting.composition.exact import SMALLEST_DELTA, composed_epsilon
 from apes.accounting.composition.losses import convex_minorant, curve_points, losses
 from apes.accounting.guarantee import certify
 from apes.errors import RegimeError
 
 PAPER = np.linspace(0.05, 1, 10_000)
+
+
+def composed(curve, delta, count):
+    return composed_epsilon([(curve, count)], delta)
 
 
 # Between the exact divergence of one dataset, all others in the centre, and what was certified when this was designed.
@@ -48,7 +52,7 @@ def test_convex_minorant_of_convex_points_is_themselves():
 
 def test_once_is_the_curve_itself():
     curve = hiding_curve(0.8, np.full(200, 0.5), 1e-6, 16)
-    assert composed_epsilon(curve, 1e-6, 1) == curve.epsilon(1e-6)
+    assert composed(curve, 1e-6, 1) == curve.epsilon(1e-6)
 
 
 def _exact_composition(first, second, count, epsilon):
@@ -71,7 +75,7 @@ def test_never_below_the_exact_composition_of_a_victim_alone(count, budget):
     pair = hidden_pair(budget, 0.0, 4)
     curve = shaped_curve(budget, np.empty(0), 0.0, 4)
     for delta in (1e-2, 1e-5, 1e-9):
-        epsilon = composed_epsilon(curve, delta, count)
+        epsilon = composed(curve, delta, count)
         assert _exact_composition(pair.first, pair.second, count, epsilon) <= delta * (1 + 1e-9)
         # The check has power: 15 % less is refuted, unless the local budgets already decide.
         if epsilon < 0.95 * count * budget and delta < 1e-2:
@@ -90,15 +94,15 @@ def _two_level_composition(budget, count, epsilon):
 @pytest.mark.parametrize("delta", [1e-5, 1e-7])
 def test_never_below_the_exact_composition_of_randomised_response(budget, count, delta):
     curve = shaped_curve(budget, np.empty(0), 0.0, 2)
-    epsilon = composed_epsilon(curve, delta, count)
+    epsilon = composed(curve, delta, count)
     assert _two_level_composition(budget, count, epsilon) <= delta * (1 + 1e-6)
 
 
 def test_monotone_in_count_and_delta():
     curve = hiding_curve(0.8, np.full(200, 0.5), 1e-6, 16)
-    by_count = [composed_epsilon(curve, 1e-5, count) for count in (1, 2, 5, 20, 100)]
+    by_count = [composed(curve, 1e-5, count) for count in (1, 2, 5, 20, 100)]
     assert by_count == sorted(by_count)
-    by_delta = [composed_epsilon(curve, delta, 10) for delta in (1e-2, 1e-4, 1e-6, 1e-9)]
+    by_delta = [composed(curve, delta, 10) for delta in (1e-2, 1e-4, 1e-6, 1e-9)]
     assert by_delta == sorted(by_delta)
     assert by_count[-1] <= 100 * 0.8
 
@@ -106,8 +110,8 @@ def test_monotone_in_count_and_delta():
 def test_too_small_a_delta():
     curve = hiding_curve(0.8, np.full(20, 0.5), 1e-6, 16)
     with pytest.raises(RegimeError, match="delta must be in"):
-        composed_epsilon(curve, SMALLEST_DELTA / 2, 2)
-    assert composed_epsilon(curve, SMALLEST_DELTA, 2) == pytest.approx(1.6)
+        composed(curve, SMALLEST_DELTA / 2, 2)
+    assert composed(curve, SMALLEST_DELTA, 2) == pytest.approx(1.6)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +119,7 @@ def test_too_small_a_delta():
     [(0.03252172364112674, 59_062, 2e-8), (2.69e-4, 184_205, 1e-7), (7.271e-4, 149_173, 1e-7)],
 )
 def test_never_below_the_exact_composition_at_the_smallest_delta(budget, count, delta):
-    epsilon = composed_epsilon(shaped_curve(budget, np.empty(0), 0.0, 2), delta, count)
+    epsilon = composed(shaped_curve(budget, np.empty(0), 0.0, 2), delta, count)
     assert _two_level_composition(budget, count, epsilon) <= delta * (1 + 1e-6)
 
 
@@ -124,7 +128,7 @@ def test_never_below_the_exact_composition_at_the_smallest_delta(budget, count, 
 def test_tiny_deltas_are_as_sound_and_as_tight(count, delta):
     """Against randomised response in 60 digits: its divergence at the certified epsilon is below delta, and not far."""
     budget = 2 / math.sqrt(count)
-    epsilon = composed_epsilon(shaped_curve(budget, np.empty(0), 0.0, 2), delta, count)
+    epsilon = composed(shaped_curve(budget, np.empty(0), 0.0, 2), delta, count)
     with mpmath.workdps(60):
         p = 1 / (1 + mpmath.exp(-mpmath.mpf(budget)))
 
@@ -160,7 +164,7 @@ def test_different_curves_compose():
     few, many = 3, 40
     wide, narrow = 0.9, 0.06
     uses = [(shaped_curve(wide, np.empty(0), 0.0, 2), few), (shaped_curve(narrow, np.empty(0), 0.0, 2), many)]
-    epsilon = Composer(1e-4, few + many).epsilon(uses)
+    epsilon = composed_epsilon(uses, 1e-4)
 
     def divergence(at):
         total = 0.0
@@ -174,7 +178,7 @@ def test_different_curves_compose():
     assert divergence(epsilon) <= 1e-4
     assert divergence(0.97 * epsilon) > 1e-4
     # The order, and splitting one kind in two entries, make no difference.
-    assert Composer(1e-4, few + many).epsilon([uses[1], (uses[0][0], 1), (uses[0][0], 2)]) == pytest.approx(epsilon)
+    assert composed_epsilon([uses[1], (uses[0][0], 1), (uses[0][0], 2)], 1e-4) == pytest.approx(epsilon)
 
 
 def test_agrees_with_dp_accounting():
@@ -185,14 +189,14 @@ def test_agrees_with_dp_accounting():
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(points.step, np.arange(-half, half + 1), points.deltas)
     for count in (2, 50, 5_000):
         theirs = float(pmf.self_compose(count).get_epsilon_for_delta(1e-5))
-        assert composed_epsilon(curve, 1e-5, count) == pytest.approx(theirs, rel=2e-3)
+        assert composed(curve, 1e-5, count) == pytest.approx(theirs, rel=2e-3)
 
 
 @pytest.mark.parametrize(("budget", "count", "exact"), [(6.0, 28, 105.76), (5.873, 7, 0.0)])
 def test_a_delta_near_one(budget, count, exact):
     """Nearly everything may go wrong: the law's window lies above such an epsilon, and below it little is known."""
     curve = shaped_curve(budget, np.empty(0), 0.0, 2)
-    epsilon = composed_epsilon(curve, 1 - 1e-9, count)
+    epsilon = composed(curve, 1 - 1e-9, count)
     assert epsilon >= exact
     assert _two_level_composition(budget, count, epsilon) <= 1 - 1e-9
 
@@ -200,7 +204,7 @@ def test_a_delta_near_one(budget, count, exact):
 @pytest.mark.parametrize("budget", [1e-12, 1e-7, 1e-6, 1e-4])
 @pytest.mark.parametrize(("delta", "count"), [(0.3, 2), (0.99, 1_000), (1e-9, 50), (1e-90, 3)])
 def test_tiny_budgets(budget, delta, count):
-    epsilon = composed_epsilon(shaped_curve(budget, np.empty(0), 0.0, 2), delta, count)
+    epsilon = composed(shaped_curve(budget, np.empty(0), 0.0, 2), delta, count)
     assert 0 <= epsilon <= count * budget * (1 + 1e-15)
     if count * budget < delta:
         assert epsilon == 0
@@ -208,10 +212,10 @@ def test_tiny_budgets(budget, delta, count):
 
 def test_no_cliff_at_budgets_whose_points_end_a_unit_early():
     """0.21 / 96 * 96 is not 0.21: what the curve is there is not what it is at the budget."""
-    figures = [composed_epsilon(shaped_curve(e, np.empty(0), 0.0, 2), 1e-20, 1_000) for e in (0.21, 0.21 * 1.001)]
+    figures = [composed(shaped_curve(e, np.empty(0), 0.0, 2), 1e-20, 1_000) for e in (0.21, 0.21 * 1.001)]
     assert figures[0] == pytest.approx(figures[1], rel=0.01)
     mixed = [
-        Composer(1e-20, 20).epsilon([(shaped_curve(e, np.empty(0), 0.0, 2), 10) for e in (0.7, 0.7 / k)])
+        composed_epsilon([(shaped_curve(e, np.empty(0), 0.0, 2), 10) for e in (0.7, 0.7 / k)], 1e-20)
         for k in (6, 6.001)
     ]
     assert mixed[0] == pytest.approx(mixed[1], rel=0.01)
@@ -224,5 +228,5 @@ def test_budgets_too_large_to_compose_add_up():
 def test_very_many_uses_stay_near_the_gaussian_limit():
     """Composition of n uses grows like their variance in the end: a hundred times as many cost a hundred times."""
     curve = hiding_curve(1.0, PAPER[1:], 1e-13, 256)
-    many, more = (composed_epsilon(curve, 1e-5, count) for count in (10**7, 10**9))
+    many, more = (composed(curve, 1e-5, count) for count in (10**7, 10**9))
     assert more < 110 * many

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apes.accounting.accountant import Accountant
-from apes.accounting.certificate.curve import hiding_curve, honest_others
+from apes.accounting.certificate.curve import hiding_curve
 from apes.accounting.certificate.top_b_first import top_b_first_curve
 from apes.accounting.composition.gaussian import (
     _bounds,
@@ -19,8 +19,9 @@ from apes.accounting.composition.gaussian import (
     largest_mu,
 )
 from apes.accounting.exposure import Cost, Exposure
-from apes.accounting.guarantee import certified_epsilon, certify
+from apes.accounting.guarantee import certified_epsilon, certify, certify_rounds
 from apes.accounting.lower import lower_epsilon
+from apes.accounting.victims import honest_others
 
 DELTA = 3.6e-5
 MUS = [1e-4, 3e-3, 0.1, 0.7, 2.0, 9.0, 50.0]
@@ -158,6 +159,23 @@ def test_golden_epsilons(n, b, rounds, golden):
     assert golden <= cost.epsilon(DELTA) <= 1.01 * golden
     assert cost.delta <= DELTA * 1.001e-3
     assert forced(n, b or 7850, rounds) < cost.epsilon(DELTA)
+
+
+@pytest.mark.parametrize(
+    ("exposure", "rounds", "delta", "golden"),
+    [
+        (Exposure(np.ones(10_000), 7850), 1, DELTA, 2.362),
+        (Exposure(np.ones(10_000), 7850), 40, DELTA, 22.80),
+        (Exposure(population(10_000), 7850, 2), 1, DELTA, 3.43),
+        # R / C = 4.
+        (Exposure(population(10_000), 7850, 2, norm=0.4, clip=0.1), 40, 1e-5, 0.912),
+    ],
+    ids=["all 1", "all 1, 40 rounds", "bits", "bits of a bounded norm, 40 rounds"],
+)
+def test_other_golden_epsilons(exposure, rounds, delta, golden):
+    guarantee = certify_rounds(exposure, delta, rounds)
+    assert golden <= guarantee.epsilon <= 1.01 * golden
+    assert 0.8 * golden < guarantee.lower < guarantee.epsilon
 
 
 @cache

@@ -8,8 +8,9 @@ import pytest
 from outcomes import ORACLE, add_user, divergence, user_law
 
 from apes import Exposure, Terms, make_budgets
-from apes.accounting.certificate.curve import hiding_curve, honest_others
+from apes.accounting.certificate.curve import hiding_curve
 from apes.accounting.guarantee import certified_epsilon
+from apes.accounting.victims import honest_others
 from apes.mathematics.levels import level_probabilities
 
 CASES = 40

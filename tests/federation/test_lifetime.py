@@ -9,6 +9,7 @@ from parties import BUDGETS, LIMITS, OTHER_RUN, RUN, agreed, opened, population
 
 from apes import People
 from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.victims import Victims
 from apes.errors import DataError, ParameterError
 from apes.federation.vault.charges import Grant, central_cost
 from apes.federation.vault.ledger import VaultLedger, read_ledger
@@ -79,14 +80,14 @@ def test_no_cohort_that_may_come_costs_more(choice):
         assert accountant.cost(exposure).times(terms.rounds).fits(terms.limit)
         # The victim with 0.4 is one of them, and the others are as they are.
         mine = terms.terms.exposure(0, np.append(budgets[1:], 1.0), terms.dimensions)
-        assert mine.cost(1e-15 / max(mine.uses), victim=0.4).mu_squared <= own.mu_squared * (1 + 1e-9)
+        assert mine.cost(1e-15 / max(mine.uses), victims=Victims(0.4)).mu_squared <= own.mu_squared * (1 + 1e-9)
 
 
 def test_costs_are_those_of_the_worst_cohort():
     costs = Lifetime(delta=DELTA).costs(FIRST, BUDGETS)
     for budget, cost in zip(BUDGETS.tolist(), costs, strict=True):
         # A million rounds of 15 coordinates leave a thousandth of delta uncovered.
-        assert cost == Exposure(np.full(3, 1.0), 15, 16).cost(1e-3 * DELTA / 1e6 / 15, victim=budget)
+        assert cost == Exposure(np.full(3, 1.0), 15, 16).cost(1e-3 * DELTA / 1e6 / 15, victims=Victims(budget))
     assert [cost.mu_squared for cost in costs] != sorted(cost.mu_squared for cost in costs)
     assert np.argsort([cost.mu_squared for cost in costs]).tolist() == np.argsort(BUDGETS).tolist()
     with pytest.raises(ParameterError, match=r"budgets must be in \[0\.05, 1\]"):

@@ -9,6 +9,7 @@ import pytest
 from parties import BUDGETS, OTHER_RUN, VaultProcess, apes
 
 from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.victims import Victims
 from apes.errors import DataError
 from apes.federation.vault.charges import Charge, Grant, local_epsilon
 from apes.federation.vault.folder import read_accounts
@@ -35,7 +36,7 @@ def expected_of(vault, rounds):
     """The accounts after so many rounds, by the sums and laws themselves."""
     granted, accounts = 3 * (15 * BUDGETS.max()), []
     for budget in BUDGETS.tolist():
-        cost = Exposure(np.full(3, 1.0), 15, 16).cost(1e-15 / 15, victim=budget).times(rounds)
+        cost = Exposure(np.full(3, 1.0), 15, 16).cost(1e-15 / 15, victims=Victims(budget)).times(rounds)
         central = {"mu": math.sqrt(cost.mu_squared), "epsilon": cost.epsilon(1e-6), "delta": 1e-6}
         left = int(granted / (15 * budget) + 1e-9) - rounds
         account = {"budget": budget, "rounds": rounds, "spent": rounds * (15 * budget), "allowance": granted}

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from apes.mathematics.search import Point, Search, bisect, first_below
+from apes.mathematics.search import Point, Search, bisect, first_below, lowest
 
 SHAPES = {
     "square root": math.sqrt,
@@ -127,3 +127,8 @@ def test_first_below_passes_a_bump_behind_the_crossing():
         return 0.2 if 1.0 < t < 1.5 else math.exp(-3 * t)
 
     assert bumpy(first_below(bumpy, math.exp(-3), 40.0)) <= math.exp(-3)
+
+
+@pytest.mark.parametrize("best", [-3.0, 0.1, 7.9, 8.0])
+def test_lowest(best):
+    assert lowest(lambda x: abs(x - best) ** 1.5, -4.0, 8.0) == pytest.approx(best, abs=1e-3)

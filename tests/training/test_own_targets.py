@@ -84,7 +84,12 @@ def test_from_the_command_line(tmp_path, monkeypatch):
     said = json.loads(done.stdout)["certified"]
     for group in said["by_budget"]:
         assert group["epsilon"] <= 17 * group["budget"]
-    again = CliRunner().invoke(app, ["account", "--run", "run", "--json"])
-    assert json.loads(again.stdout)["certified"]["epsilon_by_round"] == said["epsilon_by_round"]
+    again = CliRunner().invoke(app, ["account", "--run", "run", "--plot", "run/account.png", "--json"])
+    certified = json.loads(again.stdout)["certified"]
+    assert certified["epsilon_by_round"] == said["epsilon_by_round"]
+    # Everybody's own, and those who had left are in it.
+    assert certified["by_budget"] == said["by_budget"]
+    assert [group["users"] for group in certified["by_budget"]] == [150, 150]
+    assert (tmp_path / "run" / "account.png").read_bytes().startswith(b"\x89PNG")
     refused = CliRunner().invoke(app, ["train", *options[:-1], "own:0.001", "--out", "other"])
     assert (refused.exit_code, (tmp_path / "other").exists()) == (2, False)

@@ -59,6 +59,7 @@ class BudgetGroup:
     budget: float  # the largest of the group
     users: int
     epsilon: float
+    mu: float  # the Gaussian shift that covers what is released about them; infinite where none does
 
 
 def account(question: Question, progress: Callable[[str], None] = lambda step: None) -> Account:
@@ -81,16 +82,15 @@ def account(question: Question, progress: Callable[[str], None] = lambda step: N
 
 
 def by_group(guarantee: Guarantee, budgets: Array) -> tuple[BudgetGroup, ...]:
-    """The guarantee of groups of users by their budgets, at most eight; each group is charged as its boldest."""
+    """The guarantee of groups of users by their budgets, at most eight; each covers all of its users."""
     different, counts = np.unique(budgets, return_counts=True)
     # The last of each share of the users; where few budgets differ, each of them.
     share = np.searchsorted(np.cumsum(counts), budgets.size * np.arange(1, _GROUPS + 1) / _GROUPS)
     last = np.arange(different.size) if different.size <= _GROUPS else np.unique(np.append(share, different.size - 1))
-    sizes = np.diff(np.cumsum(counts)[last], prepend=0)
-    return tuple(
-        BudgetGroup(budget, users, guarantee.of(budget).epsilon)
-        for budget, users in zip(different[last].tolist(), sizes.tolist(), strict=True)
-    )
+    sizes, first = np.diff(np.cumsum(counts)[last], prepend=0), np.append(0, last[:-1] + 1)
+    groups = zip(*(each.tolist() for each in (different[last], different[first], sizes)), strict=True)
+    owns = [(budget, users, guarantee.of(budget, smallest)) for budget, smallest, users in groups]
+    return tuple(BudgetGroup(budget, users, own.epsilon, own.mu) for budget, users, own in owns)
 
 
 def local_figures(exposure: Exposure, budget: float, delta: float) -> dict[str, float]:

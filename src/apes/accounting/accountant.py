@@ -4,14 +4,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import cache
 from typing import Any
 
+import numpy as np
+
+from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
-from apes.accounting.composition.exact import Composer
 from apes.accounting.composition.gaussian import largest_mu
-from apes.accounting.exposure import Cost, Exposure, Ways
-from apes.accounting.guarantee import FEW, Guarantee, cover_of, took_part
+from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.guarantee import FEW, Guarantee, Personal, cover_of, exact_epsilon, took_part
+from apes.accounting.victims import EVERYBODY, Victims, worst_of
 from apes.checks import positive, whole
 from apes.errors import BudgetExceeded, ParameterError
 
@@ -22,9 +24,9 @@ _BEYOND = "more was released than the limit allows, and a filter that let it pas
 class Accountant:
     """What releases cost any one user, charged round by round; each round may have other participants.
 
-    In every round the victim is whoever took part with the largest budget, so the figure covers everybody, also those
-    who took part in some rounds only. An accountant belongs to one run: rounds come in order, each once, and all have
-    the form of the first.
+    In every round the victim is whoever is hidden worst, so the figure covers everybody, also those who took part in
+    some rounds only. An accountant belongs to one run: rounds come in order, each once, and all have the form of the
+    first.
 
     Guarantee:
         With a target, who takes part, when, and how many rounds there are may be chosen by what was released before:
@@ -36,7 +38,7 @@ class Accountant:
         expected_rounds: About how many rounds there will be, at least 1; a thousand times as many are answered too.
         target: Largest epsilon allowed, or None.
         colluders: Users of each round who tell the adversary what they reported.
-        victim: Budget of the user that the figures are about, or None for everybody.
+        victims: Those whom the figures are about, or None for everybody.
         settled: Whether who takes part in which round, and how many rounds there are, was fixed before the first
             release; by default, whether there is no target.
         limit: What may be spent in all where nothing was settled; by default what the target allows.
@@ -55,7 +57,7 @@ class Accountant:
         expected_rounds: int,
         target: float | None = None,
         colluders: int = 0,
-        victim: float | None = None,
+        victims: Victims | None = None,
         settled: bool | None = None,
         limit: Cost | None = None,
     ) -> None:
@@ -64,12 +66,10 @@ class Accountant:
         self.settled = target is None if settled is None else settled
         self._expected = whole("expected_rounds", expected_rounds, 1)
         self._colluders = whole("colluders", colluders, 0)
-        self._victim = None if victim is None else positive("victim", victim)
+        self._victims = victims
         self.limit = limit if target is None else self._allowed(self.target or 0.0)
-        self._composer = cache(lambda uses: Composer(self.delta, uses * self._expected))
         self._exposures: list[Exposure] = []
         self._kinds: dict[str, Exposure] = {}
-        self._curves = cache(self._ways)
         self._rounds: Counter[str] = Counter()
         self._known: dict[frozenset[tuple[str, int]], float] = {frozenset(): 0.0}
         self.spent = Cost()
@@ -103,7 +103,7 @@ class Accountant:
         """What one such round costs."""
         # Per use of a curve: all uses of a thousand times the expected rounds stay below what is set aside.
         delta_0 = cover_of(self.delta) / (1e3 * self._expected * max(exposure.uses))
-        return exposure.cost(delta_0, self._colluders, self._victim)
+        return exposure.cost(delta_0, self._colluders, self._victims)
 
     def charge(self, exposure: Exposure, rounds: int = 1) -> float:
         """Charge rounds that are about to be released, and return the epsilon of all so far.
@@ -148,34 +148,42 @@ class Accountant:
     def guarantee(self) -> Guarantee:
         """What is certified for everything charged so far, for everybody and by budget; or why nothing is."""
         if not self._exposures:
-            return Guarantee(0.0, self.delta, method="nothing was released", account=lambda budget: 0.0)
+            return Guarantee(0.0, self.delta, method="nothing was released", account=_equally(0.0, Cost()))
         level, method = self._exposures[0].level(self.rounds), self._exposures[0].method
         why = next((e.why_not_certified for e in self._exposures if e.why_not_certified is not None), None)
         epsilon, cost = self.epsilon, self.spent
-        account: Callable[[float], float] = self._of
+        account: Callable[[Victims], Personal] = self._of
         if not self.settled:
             if why is None and (self.limit is None or not self.spent.fits(self.limit)):
                 why = _UNLIMITED if self.limit is None else _BEYOND
             cost = Cost(math.inf) if why is not None or self.limit is None else self.limit
             epsilon = min(math.inf if why is not None else self.target or math.inf, cost.epsilon(self.delta))
             # Cohorts that were chosen may have hidden some better than others: everybody has the limit.
-            account = _equally(epsilon)
+            account = _equally(epsilon, cost)
         facts = Guarantee(epsilon, self.delta, level=level, method=method, why_not_certified=why, account=account)
-        return replace(facts, cost=cost, is_adaptive=not self.settled)
+        return replace(facts, cost=cost, is_adaptive=not self.settled, budgets=self._budgets())
 
-    def _of(self, budget: float) -> float:
-        """Certified epsilon of a user with this budget, in the same rounds."""
-        own = took_part(budget, max((float(exposure.budgets.max()) for exposure in self._exposures), default=0.0))
-        personal = Accountant(self.delta, expected_rounds=self._expected, colluders=self._colluders, victim=own)
+    def _budgets(self) -> Array:
+        """Everybody's: as many of each budget as were in a round together."""
+        kinds = [self._kinds[name].budgets for name in self._rounds]
+        different = np.unique(np.concatenate(kinds))
+        counts = [np.bincount(np.searchsorted(different, budgets), minlength=different.size) for budgets in kinds]
+        return np.repeat(different, np.max(counts, axis=0))
+
+    def _of(self, victims: Victims) -> Personal:
+        """Certified epsilon of some users, and what they spent, in the same rounds."""
+        kinds = {name: self._kinds[name].budgets for name in self._rounds}
+        took_part(victims, np.concatenate(list(kinds.values())))
+        personal = Accountant(self.delta, expected_rounds=self._expected, colluders=self._colluders, victims=victims)
         # One of each multiset of participants, as often as it was charged. Somebody whose budget is known took part
         # where it is found.
-        with_it = [name for name in self._rounds if own in self._kinds[name].budgets] or list(self._rounds)
+        with_it = [name for name, budgets in kinds.items() if _are_there(victims, budgets)] or list(kinds)
         for name, count in self._rounds.items():
             if name not in with_it:
                 continue
             personal._rounds = personal._with(self._kinds[name], count)
             personal.spent += personal.cost(self._kinds[name]).times(count)
-        return min(self.epsilon, personal.epsilon)
+        return min(self.epsilon, personal.epsilon), personal.spent
 
     def _allowed(self, target: float) -> Cost:
         """What a filter for the target may spend."""
@@ -193,23 +201,29 @@ class Accountant:
         epsilon, few = spent.epsilon(self.delta), any(self._kinds[name].budgets.size <= FEW for name in rounds)
         if not self.settled:
             return epsilon
-        local = sum(self._kinds[name].local(self._victim) * count for name, count in rounds.items())
+        local = sum(self._kinds[name].local(self._victims or EVERYBODY) * count for name, count in rounds.items())
         if not (few and math.isfinite(local)):
             return min(epsilon, local)
         key = frozenset(rounds.items())
         if key not in self._known:
-            ways = zip(*(self._curves(name) for name in rounds), strict=True)
-            self._known[key] = min(
-                self._composer(way[0][1]).epsilon(
-                    [(curve, uses * n) for (curve, uses), n in zip(way, rounds.values(), strict=True)]
-                )
-                for way in ways
-            )
+            self._known[key] = self._exactly(rounds)
         return min(epsilon, self._known[key])
 
-    def _ways(self, name: str) -> Ways:
-        return self._kinds[name].curves(self.delta, self._expected, self._colluders, self._victim)
+    def _exactly(self, rounds: Counter[str]) -> float:
+        """Epsilon of the composed curves: of the same people's rounds by whoever is hidden worst in them."""
+        sequence = [(self._kinds[name], count) for name, count in rounds.items()]
+
+        def composed(victims: Victims) -> float:
+            return exact_epsilon(sequence, self.delta, self._expected, self._colluders, victims)
+
+        if self._victims is not None or len(sequence) > 1:
+            return composed(self._victims or EVERYBODY)
+        return worst_of(sequence[0][0].budgets, composed)
 
 
-def _equally(epsilon: float) -> Callable[[float], float]:
-    return lambda budget: epsilon
+def _are_there(victims: Victims, budgets: Array) -> bool:
+    return bool(((budgets >= victims.timidest) & (budgets <= victims.boldest)).any())
+
+
+def _equally(epsilon: float, cost: Cost) -> Callable[[Victims], Personal]:
+    return lambda victims: (epsilon, cost)

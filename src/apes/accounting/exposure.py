@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from apes.accounting import Array
-from apes.accounting.certificate.curve import LARGEST_BUDGET, PrivacyCurve, check_levels, hiding_curve, honest_others
+from apes.accounting.certificate.curve import LARGEST_BUDGET, PrivacyCurve, check_levels, hiding_curve
 from apes.accounting.certificate.joint_clipping import norm_shift
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
 from apes.accounting.certificate.two_levels import LowerCurve, two_level_curve
 from apes.accounting.composition.gaussian import covering_shift, gaussian_epsilon
 from apes.accounting.composition.lattice import UNIT
+from apes.accounting.victims import EVERYBODY, Victims, honest_others, victims_among, worst_of
 from apes.checks import positive, positive_array, whole
 from apes.errors import DataError, ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -148,36 +149,37 @@ class Exposure:
         room = self.charged if self.norm is None else math.floor((self.norm / self.clip) ** 2)
         return min(room, *self.uses)
 
-    def curves(self, delta: float, rounds: int, colluders: int = 0, victim: float | None = None) -> Ways:
-        """The curves of the round and their uses, way by way, for about so many rounds of ``delta`` together.
-
-        The victim has by default the largest budget, which covers everybody: the bound increases with the victim's
-        budget (docs/proofs.md, 4). Whoever has more than the largest did not take part.
-        """
-        largest = float(self.budgets.max())
-        own = largest if victim is None else min(victim, largest)
+    def curves(self, delta: float, rounds: int, colluders: int = 0, victims: Victims = EVERYBODY) -> Ways:
+        """The curves of the round and their uses, way by way, for about so many rounds of ``delta`` together."""
         deltas = tuple(delta / (rounds * uses) for uses in self.uses)
-        return _curves(self.budgets.tobytes(), own, self.uses, deltas, colluders, self.levels)
+        return _curves(
+            self.budgets.tobytes(), victims_among(self.budgets, victims), self.uses, deltas, colluders, self.levels
+        )
 
-    def cost(self, delta_0: float, colluders: int = 0, victim: float | None = None) -> Cost:
-        """What the round costs the victim (by default anybody), ``delta_0`` per use of a curve being left uncovered."""
+    def cost(self, delta_0: float, colluders: int = 0, victims: Victims | None = None) -> Cost:
+        """What the round costs the victims, by default anybody, ``delta_0`` per use of a curve being left uncovered."""
         if self.why_not_certified is not None:
             return Cost(math.inf, 0.0)
-        largest = float(self.budgets.max())
-        own = largest if victim is None else min(victim, largest)
-        shifts = _shifts(self.budgets.tobytes(), own, self.uses, delta_0, colluders, self.levels)
-        ways = [Cost(uses * c * c * (1 + 8 * UNIT), uses * delta_0) for c, uses in shifts]
-        if self.norm is not None and 0 < shifts[0][0] < math.inf:
-            mu = norm_shift(shifts[0][0], self.norm / self.clip * (1 + 4 * UNIT), delta_0)
-            ways.append(Cost(mu * mu * (1 + 8 * UNIT), 2 * self.uses[0] * delta_0))
-        return min(ways, key=lambda cost: cost.mu_squared)
+        left = max(self.uses) * delta_0 * (1 if self.norm is None else 2)
+        if victims is not None:
+            return Cost(self._mu_squared(delta_0, colluders, victims), left)
+        return Cost(worst_of(self.budgets, lambda group: self._mu_squared(delta_0, colluders, group)), left)
 
-    def local(self, victim: float | None = None) -> float:
-        """What it tells about the victim (by default anybody) whoever hides them, in nats: budgets added up."""
+    def _mu_squared(self, delta_0: float, colluders: int, victims: Victims) -> float:
+        """The least of all ways."""
+        shifts = _shifts(
+            self.budgets.tobytes(), victims_among(self.budgets, victims), self.uses, delta_0, colluders, self.levels
+        )
+        squares = [uses * c * c for c, uses in shifts]
+        if self.norm is not None and 0 < shifts[0][0] < math.inf:
+            squares.append(norm_shift(shifts[0][0], self.norm / self.clip * (1 + 4 * UNIT), delta_0) ** 2)
+        return min(squares) * (1 + 8 * UNIT)
+
+    def local(self, victims: Victims = EVERYBODY) -> float:
+        """What it tells about the victims whoever hides them, in nats: budgets added up."""
         if self.why_not_certified is not None:
             return math.inf
-        largest = float(self.budgets.max())
-        return self.uses[0] * (largest if victim is None else min(victim, largest)) * _SUMS
+        return self.uses[0] * victims_among(self.budgets, victims).boldest * _SUMS
 
     def as_dict(self) -> dict[str, Any]:
         """The exposure as plain values, for a line of JSON; the budgets by their digest, which names their file."""
@@ -210,12 +212,17 @@ def curve_of(victim: float, others: Array, delta: float, levels: int | None) -> 
 
 
 # Runs on the same people ask again and again.
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _curves(  # parameters: all that a certificate depends on, hashable
-    budgets: bytes, victim: float, uses: tuple[int, ...], deltas: tuple[float, ...], colluders: int, levels: int | None
+    budgets: bytes,
+    victims: Victims,
+    uses: tuple[int, ...],
+    deltas: tuple[float, ...],
+    colluders: int,
+    levels: int | None,
 ) -> Ways:
     """The whole coordinate's curve and, where there are two ways, the one of couples."""
-    others = honest_others(np.frombuffer(budgets), colluders)
+    victim, others = victims.boldest, honest_others(np.frombuffer(budgets), colluders, victims)
     plain = curve_of(victim, others, deltas[0], levels), uses[0]
     if len(deltas) == 1:
         return (plain,)
@@ -227,10 +234,10 @@ def _curves(  # parameters: all that a certificate depends on, hashable
 
 @lru_cache(maxsize=256)
 def _shifts(  # parameters: all that a certificate depends on, hashable
-    budgets: bytes, victim: float, uses: tuple[int, ...], delta_0: float, colluders: int, levels: int | None
+    budgets: bytes, victims: Victims, uses: tuple[int, ...], delta_0: float, colluders: int, levels: int | None
 ) -> tuple[tuple[float, int], ...]:
     """The Gaussian shift that covers one use, and how many uses there are, way by way."""
-    ways = _curves(budgets, victim, uses, (delta_0,) * len(uses), colluders, levels)
+    ways = _curves(budgets, victims, uses, (delta_0,) * len(uses), colluders, levels)
     return tuple((covering_shift(curve, delta_0), count) for curve, count in ways)
 
 

@@ -5,13 +5,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import composed_epsilon
 from apes.accounting.composition.gaussian import gaussian_delta
 from apes.accounting.exposure import NEIGHBOURS, Cost, Exposure
 from apes.accounting.lower import lower_epsilon
-from apes.checks import positive, whole
+from apes.accounting.victims import Victims, worst_of
+from apes.checks import positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
 
@@ -21,6 +24,9 @@ FEW = 1000
 # Share of delta that is set aside for what the Gaussians do not cover.
 _COVER = 1e-3
 _UNKNOWN = Cost(math.inf)
+Personal = tuple[float, Cost]
+"""Somebody's certified epsilon, at the guarantee's delta, and the cost that covers it."""
+_NOTHING: Personal = math.inf, _UNKNOWN
 
 
 def cover_of(delta: float) -> float:
@@ -45,7 +51,8 @@ class Guarantee:
         is_adaptive: Which road it came by. True: it holds whoever chose, by what was released before, who took part
             and when to stop; it is the limit that was set, not what was spent. False: it holds for this sequence of
             participants, settled before the first release.
-        account: Certified epsilon of a user with a given budget; see `of`.
+        account: Certified epsilon and cost of some of the users; see `of`.
+        budgets: Of everybody who took part: as many of each budget as were in a round together.
     """
 
     epsilon: float
@@ -57,7 +64,8 @@ class Guarantee:
     why_not_certified: str | None = None
     cost: Cost = _UNKNOWN
     is_adaptive: bool = False
-    account: Callable[[float], float] = field(default=lambda budget: math.inf, repr=False, compare=False)
+    account: Callable[[Victims], Personal] = field(default=lambda victims: _NOTHING, repr=False, compare=False)
+    budgets: Array = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
 
     @property
     def mu(self) -> float:
@@ -65,29 +73,47 @@ class Guarantee:
         return math.sqrt(self.cost.mu_squared)
 
     def epsilon_at(self, delta: float) -> float:
-        """The same guarantee at another delta in (0, 1): epsilon, from above."""
-        return self.cost.epsilon(check_delta(delta))
+        """The same guarantee at another delta in (0, 1): epsilon, from above; infinite below the cost's delta.
+
+        So from about a thousandth of the guarantee's own delta on, it is the whole curve.
+        """
+        known = self.epsilon if check_delta(delta) >= self.delta else math.inf
+        return min(known, self.cost.epsilon(delta))
 
     def delta_at(self, epsilon: float) -> float:
         """The same guarantee at another epsilon in (0, inf): delta, from above."""
-        return min(1.0, gaussian_delta(self.mu, positive("epsilon", epsilon)) + self.cost.delta)
+        known = self.delta if positive("epsilon", epsilon) >= self.epsilon else 1.0
+        return min(known, gaussian_delta(self.mu, epsilon) + self.cost.delta)
 
-    def of(self, budget: float) -> "Guarantee":
-        """The guarantee of a user with this local budget: at most everybody's.
+    @property
+    def road(self) -> str:
+        """Which of the two roads it came by: ``adaptive`` or ``fixed sequence``."""
+        return "adaptive" if self.is_adaptive else "fixed sequence"
+
+    def of(self, budget: float, smallest: float | None = None) -> "Guarantee":
+        """The guarantee of a user with this local budget, hidden by all the others: at most everybody's.
 
         Args:
-            budget: Of somebody who took part, in (0, largest budget].
+            budget: Of somebody who took part, in (0, largest budget]. If nobody had just this one, what is certified
+                holds for whoever had no more.
+            smallest: Where it is about all users with budgets from this one up to ``budget``, in (0, budget].
         """
-        own = min(self.epsilon, self.account(positive("budget", budget)))
-        return replace(self, epsilon=own, lower=0.0, account=lambda other: own if other <= budget else math.inf)
+        own = positive("budget", budget)
+        asked = Victims(own, own if smallest is None else within("smallest", smallest, 0, own))
+        own_epsilon, own_cost = self.account(asked)
+        facts = min(self.epsilon, own_epsilon), min(self.cost, own_cost, key=lambda cost: cost.mu_squared)
+
+        def account(victims: Victims) -> Personal:
+            return facts if victims == asked else _NOTHING
+
+        return replace(self, epsilon=facts[0], cost=facts[1], lower=0.0, account=account)
 
     def as_dict(self, by_round: Sequence[float | None]) -> dict[str, Any]:
         """The guarantee of a run as plain values, with epsilon after each round; or why there is none."""
         why = self.why_not_certified
         figures = {"epsilon": None if why else self.epsilon, "epsilon_by_round": None if why else list(by_round)}
-        road = "adaptive" if self.is_adaptive else "fixed sequence"
         public = {"delta": self.delta, "neighbours": self.neighbours, "level": "user, all coordinates of all rounds"}
-        return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, "road": road, **public, "why": why}
+        return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, "road": self.road, **public, "why": why}
 
     def __str__(self) -> str:
         if self.why_not_certified is not None:
@@ -142,36 +168,53 @@ def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders:
     forced = exposure.forced * rounds
     lower = lower_epsilon(exposure.budgets, delta, exposure.levels, forced) if is_known and forced else 0.0
 
-    def personal(budget: float) -> float:
-        own = took_part(budget, float(exposure.budgets.max()))
-        return certified_epsilon(exposure, delta, rounds, colluders, victim=own)
+    def personal(victims: Victims) -> Personal:
+        took_part(victims, exposure.budgets)
+        epsilon = certified_epsilon(exposure, delta, rounds, colluders, victims)
+        return epsilon, _cost(exposure, delta, rounds, colluders, victims)
 
     level, method, cost = exposure.level(rounds), exposure.method, _cost(exposure, delta, rounds, colluders)
-    return Guarantee(epsilon, delta, level=level, method=method, lower=lower, cost=cost, account=personal)
+    facts = Guarantee(epsilon, delta, level=level, method=method, lower=lower, cost=cost, account=personal)
+    return replace(facts, budgets=exposure.budgets)
 
 
-def took_part(budget: float, largest: float) -> float:
-    """Return the budget if somebody who took part may have it, else raise."""
-    if not budget <= largest:
-        raise ParameterError(f"budget must be in (0, {largest:g}], that of somebody who took part; got {budget!r}")
-    return budget
+def took_part(victims: Victims, budgets: Array) -> None:
+    """Raise unless somebody who took part may be one of the victims."""
+    if not victims.boldest <= (largest := float(budgets.max())):
+        raise ParameterError(
+            f"budget must be in (0, {largest:g}], that of somebody who took part; got {victims.boldest!r}"
+        )
 
 
 def certified_epsilon(
-    exposure: Exposure, delta: float, rounds: int = 1, colluders: int = 0, *, victim: float | None = None
+    exposure: Exposure, delta: float, rounds: int = 1, colluders: int = 0, victims: Victims | None = None
 ) -> float:
-    """The epsilon of `certify` alone, for those who ask often: searches, audits, pictures.
-
-    It is about the user with the largest budget, which covers everybody, or about one with the victim's.
-    """
-    cost = _cost(exposure, check_delta(delta), whole("rounds", rounds, 1), colluders, victim)
-    epsilon = min(cost.epsilon(delta), exposure.local(victim) * rounds)
+    """The epsilon of `certify` alone, of everybody or of some: for searches, audits and pictures."""
+    if victims is None:
+        return worst_of(exposure.budgets, lambda group: certified_epsilon(exposure, delta, rounds, colluders, group))
+    cost = _cost(exposure, check_delta(delta), whole("rounds", rounds, 1), colluders, victims)
+    epsilon = min(cost.epsilon(delta), exposure.local(victims) * rounds)
     if exposure.budgets.size > FEW and max(exposure.uses) * rounds > 1:
         return epsilon
-    ways = exposure.curves(delta, rounds, colluders, victim)
-    return min(epsilon, *(composed_epsilon(curve, delta, uses * rounds) for curve, uses in ways))
+    return min(epsilon, exact_epsilon([(exposure, rounds)], delta, rounds, colluders, victims))
 
 
-def _cost(exposure: Exposure, delta: float, rounds: int, colluders: int, victim: float | None = None) -> Cost:
+def exact_epsilon(
+    sequence: Sequence[tuple[Exposure, int]], delta: float, expected: int, colluders: int, victims: Victims
+) -> float:
+    """Certified epsilon by composing curves, of rounds of one form, each as often as there were such."""
+    counts = [rounds for _, rounds in sequence]
+    ways = zip(*(exposure.curves(delta, expected, colluders, victims) for exposure, _ in sequence), strict=True)
+    return min(
+        composed_epsilon(
+            [(curve, uses * rounds) for (curve, uses), rounds in zip(way, counts, strict=True)],
+            delta,
+            way[0][1] * expected,
+        )
+        for way in ways
+    )
+
+
+def _cost(exposure: Exposure, delta: float, rounds: int, colluders: int, victims: Victims | None = None) -> Cost:
     delta_0 = cover_of(delta) / (rounds * max(exposure.uses))
-    return exposure.cost(delta_0, colluders, victim).times(rounds)
+    return exposure.cost(delta_0, colluders, victims).times(rounds)

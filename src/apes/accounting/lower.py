@@ -6,6 +6,7 @@ the reports is below that of the mechanism, and says how far a certificate can b
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,7 +21,7 @@ _CELLS = 256
 _SCORES, _FEWER_SCORES, _CROWDED = 200, 40, 200_000
 _NOTHING = 45.0
 _WINDOW = 9.0
-_STEPS = 60
+_STEPS, _TOLERANCE = 60, 1e-7
 _GROUPS = 512
 # Steps of the loss on either side of 0, and per standard deviation; outcomes rarer than this tell nothing.
 _LOSSES = 96
@@ -40,9 +41,9 @@ def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int =
     # input (docs/proofs.md, 4), and a mixture of datasets diverges by no more than the worst of them. So what the
     # lowered population forces, some dataset of the original one does.
     starts = np.unique(np.linspace(0, budgets.size - 1, _GROUPS + 1).astype(int))
-    budget, others, counts, worst = float(budgets[-1]), budgets[starts[:-1]], np.diff(starts), 0.0
+    budget, others, worst = float(budgets[-1]), budgets[starts[:-1]], 0.0
     for position in (0.5, 0.0):
-        one, other = _laws_of_sum(budget, others, counts, position, levels)
+        one, other = _laws_of_sum(budget, others.tobytes(), np.diff(starts).tobytes(), position, levels)
         # What the transform of the others' law may be off by, all entries together. The same many times over is not
         # bounded here: a hundredth of delta is set aside for it.
         error = 0.01 * delta if count > 1 else one.size * 1e-15 if others.size else 0.0
@@ -50,10 +51,13 @@ def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int =
     return worst
 
 
+# Asked for again with other numbers of coordinates and rounds.
+@lru_cache(maxsize=8)
 def _laws_of_sum(
-    budget: float, others: Array, counts: Whole, position: float, levels: int | None
+    budget: float, other_budgets: bytes, other_counts: bytes, position: float, levels: int | None
 ) -> tuple[Array, Array]:
     """Laws of the sum of everybody's scores, the victim at one end and at the other."""
+    others, counts = np.frombuffer(other_budgets), np.frombuffer(other_counts, dtype=np.int64)
     laws, first = report_laws(others, position, levels), report_laws(np.array([budget]), 0.0, levels)[0]
     second = first[::-1]
     background = counts @ laws / counts.sum() if counts.size else np.full(first.size, 1 / first.size)
@@ -77,7 +81,7 @@ def _forced(one: Array, other: Array, budget: float, count: int, threshold: floa
     def is_forced(t: float) -> bool:
         return float(np.maximum(one - np.exp(np.minimum(t + growth, 700.0)) * other, 0).sum()) > threshold
 
-    return bisect(is_forced, budget * count, 0.0, steps=_STEPS) if is_forced(0.0) else 0.0
+    return bisect(is_forced, budget * count, 0.0, steps=_STEPS, tolerance=_TOLERANCE) if is_forced(0.0) else 0.0
 
 
 def _by_loss(one: Array, other: Array) -> tuple[Lattice, Lattice]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from apes.accounting import Array
 from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
+from apes.accounting.victims import Victims
 from apes.checks import positive_array
 from apes.errors import ParameterError
 
@@ -39,12 +40,13 @@ def own_cohorts(
     edges = np.unique(np.linspace(0, np.unique(budgets).size, _GROUPS + 1).astype(int))
     # Equal budgets are in one group.
     group = np.searchsorted(edges, np.unique(budgets, return_inverse=True)[1], side="right") - 1
-    boldest, strictest = np.zeros(edges.size - 1), np.full(edges.size - 1, np.inf)
+    boldest, (timidest, strictest) = np.zeros(edges.size - 1), np.full((2, edges.size - 1), np.inf)
     np.maximum.at(boldest, group, budgets)
+    np.minimum.at(timidest, group, budgets)
     np.minimum.at(strictest, group, targets)
     filters = [
-        Accountant(delta, expected_rounds=rounds, target=target, victim=victim)
-        for target, victim in zip(strictest.tolist(), boldest.tolist(), strict=True)
+        Accountant(delta, expected_rounds=rounds, target=target, victims=Victims(*ends))
+        for target, *ends in zip(strictest.tolist(), boldest.tolist(), timidest.tolist(), strict=True)
     ]
     staying = np.ones(len(filters), dtype=bool)
     while staying.any():

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from apes.accounting.account import Account, Question, account
+from apes.accounting.account import Account, Question, account, by_group
 from apes.checks import unused
 from apes.cli import display, shared
+from apes.errors import ParameterError
 from apes.training.run_folder import RunFolder
 
 
@@ -37,10 +38,11 @@ def account_command(
     """Say what is proved about the central privacy of a population, and what the literature would claim."""
     if run is not None:
         # By name: the enumeration is click's or typer's own, according to typer's version.
-        sources = {name: asked.get_parameter_source(name) for name in asked.params if name not in ("run", "as_json")}
+        own = ("run", "plot", "as_json")
+        sources = {name: asked.get_parameter_source(name) for name in asked.params if name not in own}
         given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
         unused({name: asked.params[name] for name in given}, "a run has its own")
-        _account_of_run(run, as_json)
+        _account_of_run(run, plot, as_json)
         return
     terms = shared.certified_terms(levels, clip=clip, norm=norm, framework=framework, sparsifier=sparsifier, keep=keep)
     exposure = shared.exposure_of(terms, budgets, users, seed, dimensions)
@@ -56,12 +58,25 @@ def account_command(
     shared.tell(answer, as_json)
 
 
-def _account_of_run(path: Path, as_json: bool) -> None:
-    """Charge again what a run's log says was released."""
+def _account_of_run(path: Path, plot: Path | None, as_json: bool) -> None:
+    """Charge again what a run's log says was released; for everybody, and for users by their budgets."""
     with display.working() as show:
         show("certifying the run again")
         by_round, guarantee = RunFolder.open(path).recertify()
-    answer = {"run": str(path), "rounds": len(by_round), "certified": guarantee.as_dict(by_round)}
+        show("personal guarantees")
+        is_certified = guarantee.why_not_certified is None
+        groups = by_group(guarantee, guarantee.budgets) if is_certified else ()
+    certified = guarantee.as_dict(by_round)
+    if groups:
+        certified["by_budget"] = [asdict(group) for group in groups]
+        display.groups(certified["by_budget"])
+    if plot is not None:
+        from apes.cli.plots import draw_run_account
+
+        if not groups:
+            raise ParameterError(f"plot must be left out: {guarantee}; got {str(plot)!r}")
+        draw_run_account(groups, by_round, guarantee, plot)
+    answer = {"run": str(path), "rounds": len(by_round), "certified": certified}
     shared.tell(answer, as_json, f"{path}: {len(by_round)} rounds; {guarantee}")
 
 
@@ -73,6 +88,7 @@ def _as_dict(result: Account) -> dict[str, Any]:
             name: {"epsilon": part.epsilon, "delta": part.delta, "mu": part.mu} for name, part in levels.items()
         },
         "neighbours": result.dimension.neighbours,
+        "road": result.total.road,
         "published": result.published,
         "lower": {name: part.lower for name, part in levels.items()},
         "local": result.local,

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from apes.accounting.account import Account
+from apes.accounting.account import Account, BudgetGroup
+from apes.accounting.guarantee import Guarantee
 from apes.accounting.planner import Answer, CostCurve, Goal
 from apes.audit.attack import Attack, lower_bounds
 from apes.audit.audit import AuditResult
@@ -58,9 +59,7 @@ def draw_convergence(trial: ConvergenceTrial, result: TrialResult, path: Path) -
 def draw_account(result: Account, path: Path) -> None:
     """Draw the personal guarantees, and the certified figure beside the published ones."""
     figure, (personal, bars) = panels(10, 4, 2)
-    budgets, epsilons = zip(*((group.budget, group.epsilon) for group in result.personal), strict=True)
-    personal.plot(budgets, epsilons, marker="o", markersize=3, color=BLUE)
-    personal.set(xlabel="a user's local budget", ylabel=f"certified epsilon, all rounds (delta {result.total.delta:g})")
+    _draw_personal(personal, result.personal, result.total.delta)
     figures = {name: value for name, value in result.published.items() if value and not name.startswith("user_")}
     if result.dimension.lower > 0:
         bars.barh(["lower bound"], [result.dimension.lower], color=GREY)
@@ -71,6 +70,25 @@ def draw_account(result: Account, path: Path) -> None:
     bars.set_xlabel("epsilon, one coordinate of one round")
     bars.set_title("blue: proved; orange: published only", fontsize=10)
     save(figure, path)
+
+
+def draw_run_account(groups: Sequence[BudgetGroup], by_round: list[float], guarantee: Guarantee, path: Path) -> None:
+    """Draw a run's personal guarantees, and what was spent after every round beside what is guaranteed."""
+    figure, (personal, spent) = panels(10, 4, 2)
+    _draw_personal(personal, groups, guarantee.delta)
+    spent.plot(range(1, len(by_round) + 1), by_round, marker="o", markersize=3, color=BLUE, label="spent")
+    spent.axhline(guarantee.epsilon, color=BROWN, linestyle="--", label=f"guaranteed: {guarantee.epsilon:.4g}")
+    spent.set(xlabel="round", ylabel=f"epsilon of anybody (delta {guarantee.delta:.3g})")
+    spent.set_ylim(bottom=0)
+    spent.legend()
+    save(figure, path)
+
+
+def _draw_personal(axes: Axes, groups: Sequence[BudgetGroup], delta: float) -> None:
+    """A user's local budget against the central epsilon that is certified for it."""
+    budgets, epsilons = zip(*((group.budget, group.epsilon) for group in groups), strict=True)
+    axes.plot(budgets, epsilons, marker="o", markersize=3, color=BLUE)
+    axes.set(xlabel="a user's local budget", ylabel=f"certified epsilon, all rounds (delta {delta:.3g})")
 
 
 def draw_plan(curve: CostCurve, answer: Answer, goal: Goal, solve: str, path: Path) -> None:

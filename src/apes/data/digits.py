@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy.ndimage import zoom
 
 from apes.mathematics.arrays import F32, F64, I64, U8
 from apes.storage.files import write_whole
@@ -107,6 +106,8 @@ def _generator(stream: int) -> np.random.Generator:
 
 def _zoom(images: F64) -> F32:
     """Enlarge originals to 20 x 20 by cubic splines, scale them to [0, 255] and frame them with zeros."""
+    from scipy.ndimage import zoom  # here: it takes a tenth of a second to import, and only new digits need it
+
     side = images.shape[1]
     # Splines are linear in the pixels: what they do to unit vectors is what they do to rows and columns.
     columns = [zoom(unit, _ZOOMED / side, order=3, mode="grid-constant", grid_mode=True) for unit in np.eye(side)]

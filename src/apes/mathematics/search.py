@@ -8,12 +8,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scipy.optimize import brentq
-
 Condition = Callable[[float], bool]
 Progress = Callable[[int, int], None]
 # How closely `first_below` finds a crossing, relative to it, and how far, as a factor, a guess of it may be off.
 _PRECISION, _NEAR = 1e-12, 1.001
+_MOST_STEPS = 200
+# So many steps leave 0.618^24 of the way: a hundred-thousandth.
+_GOLDEN, _GOLDEN_STEPS = (math.sqrt(5) - 1) / 2, 24
 # A guess keeps this share of the bracket away from its ends, so that every guess makes it smaller.
 _MARGIN = 0.02
 _LONGEST_STEP = 8
@@ -55,13 +56,48 @@ def first_below(curve: Callable[[float], float], level: float, last: float, gues
         return last
     # A curve that falls by orders of magnitude is nearly straight in the logarithm.
     floor = level * 1e-6
-    crossing = float(brentq(lambda t: math.log(max(curve(t), floor) / level), low, high, xtol=1e-300, rtol=_PRECISION))
+    crossing = _root(lambda t: math.log(max(curve(t), floor) / level), low, high)
     step = _PRECISION * crossing
     while crossing + step < last:
         if curve(crossing + step) <= level:
             return crossing + step
         step *= 2
     return last
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that falls from low to high is 0, nearly: along chords, or halves where they do not help."""
+    before, after = function(low), function(high)
+    for step in range(_MOST_STEPS):
+        if high - low <= _PRECISION * high:
+            break
+        chord = low + (high - low) * (before / (before - after)) if math.isfinite(before) else math.nan
+        # Every third step halves, so that both ends move.
+        place = chord if low < chord < high and step % 3 < 2 else (low + high) / 2
+        value = function(place)
+        if abs(value) <= _PRECISION:
+            return place
+        if value > 0:
+            low, before = place, value
+        else:
+            high, after = place, value
+    return high
+
+
+def lowest(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function that falls first and rises then is lowest, nearly (golden section)."""
+    left, right = (low + share * (high - low) for share in (1 - _GOLDEN, _GOLDEN))
+    at_left, at_right = function(left), function(right)
+    for _ in range(_GOLDEN_STEPS):
+        if at_left < at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = function(right)
+    return left if at_left < at_right else right
 
 
 @dataclass(frozen=True)

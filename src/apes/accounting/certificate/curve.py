@@ -14,7 +14,7 @@ import numpy as np
 from apes.accounting import Array, Whole
 from apes.accounting.certificate.blanket import HiddenPair, echo_law, echo_probabilities, hidden_pair, table_error
 from apes.accounting.certificate.divergence import excess
-from apes.checks import positive, positive_array, whole
+from apes.checks import positive, whole
 from apes.errors import ParameterError
 from apes.mathematics.search import bisect
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -47,7 +47,10 @@ class PrivacyCurve(Protocol):
         """Upper bound of the hockey-stick divergence at exp(t), t of either sign."""
 
     def epsilon(self, delta: float, cells: int | None = None) -> float:
-        """Smallest t found with delta(t) <= delta, at most the budget."""
+        """Smallest t found with delta(t) <= delta, at most the budget; with ``cells``, roughly."""
+
+    def __hash__(self) -> int:
+        """By identity: what a curve comes to is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +83,10 @@ class HidingCurve:
         return min(1.0, (1 + eta) * ideal + 1e-300)
 
     def epsilon(self, delta: float, cells: int | None = None) -> float:
-        """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget."""
+        """Smallest t found with delta(t) <= delta: the safe end of a bisection, at most the local budget.
+
+        With ``cells`` it is a rough look, a thousandth too far.
+        """
 
         def is_safe(t: float) -> bool:
             return self.delta(t, cells) <= delta
@@ -92,7 +98,8 @@ class HidingCurve:
             # The bound need not fall with t as the truth does: begin with small ones.
             probes = [0.0, *np.geomspace(1e-3, self.budget, _PROBES).tolist()]
             unsafe, safe = next((pair for pair in pairwise(probes) if is_safe(pair[1])), (probes[-1], safe))
-        return bisect(is_safe, unsafe, safe, steps=_STEPS, tolerance=1e-5, from_zero=0.25)
+        tolerance = 1e-5 if cells is None else 1e-3
+        return bisect(is_safe, unsafe, safe, steps=_STEPS, tolerance=tolerance, from_zero=0.25)
 
 
 def hiding_curve(budget: float, others: Array, delta: float, levels: int | None) -> HidingCurve:
@@ -104,7 +111,8 @@ def hiding_curve(budget: float, others: Array, delta: float, levels: int | None)
         return shaped_curve(budget, np.empty(0), 0.0, levels)
     others, counts = _grouped(others)
     uniform = shaped_curve(budget, others, 0.0, levels, counts)
-    t = uniform.epsilon(delta, _COARSE_CELLS)
+    # At the budget itself all shapes are alike.
+    t = min(uniform.epsilon(delta, _COARSE_CELLS), 0.9995 * budget)
 
     def tried(shape: float) -> tuple[float, float, HidingCurve]:
         curve = shaped_curve(budget, others, shape, levels, counts)
@@ -127,16 +135,6 @@ def shaped_curve(
     eta = 0.0 if levels is None else table_error(budget)
     pair = hidden_pair(max(budget, SMALLEST_BUDGET), shape, levels)
     return HidingCurve(budget, pair, echoes + 1, masses, eta)
-
-
-def honest_others(budgets: Array, colluders: int) -> Array:
-    """The budgets that hide any one user: without the victim's own and the colluders', whichever hide best."""
-    budgets = positive_array("budgets", budgets)
-    drop = whole("colluders", colluders, 0) + 1
-    if drop > budgets.size:
-        raise ParameterError(f"colluders must be in [0, {budgets.size - 1}], got {colluders}")
-    # Echoes get rarer with the budget, so the smallest budgets hide best.
-    return np.asarray(np.sort(budgets)[drop:])
 
 
 def _grouped(budgets: Array) -> tuple[Array, Whole]:

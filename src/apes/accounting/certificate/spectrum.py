@@ -30,7 +30,7 @@ _AT_ONCE = 1 << 18
 class RampSpectrum:
     """Spectra of a variable of mean 0, or nearly, and of the ramp of a rate >= 0 per place.
 
-    On a window of places from -n/2 to n/2 - 1, n a power of two.
+    On a window of places from -n/2 to n/2 - 1, n a power of two; the variable's places follow one another.
     """
 
     def __init__(self, places: Whole, weights: Array, rate: float, n: int) -> None:
@@ -41,12 +41,13 @@ class RampSpectrum:
     def expectations(self, sizes: Whole) -> Array:
         """Upper bounds of E[S_+ exp(-rate S); S < n/2] for each m >= 2; what wraps around is added, which is safe."""
         totals = np.empty(sizes.size)
-        scales = np.floor(np.log2(sizes))
-        # A smaller m needs more frequencies: find them once for each power of two.
+        scales = np.floor(np.log2(sizes) / 2)
+        # A smaller m needs more frequencies: find them once for each power of four.
         for scale in np.unique(scales).tolist():
             group = np.flatnonzero(scales == scale)
-            last = self._last_frequency(int(sizes[group].min()))
-            band = self._low(last) if last else self._all(2.0**scale)
+            smallest = int(sizes[group].min())
+            last = self._last_frequency(smallest)
+            band = self._low(last) if last else self._all(smallest)
             for part in np.array_split(group, 1 + group.size * band[0].size // _AT_ONCE):
                 totals[part] = self._paired(sizes[part][:, None], band)
         return totals
@@ -70,7 +71,11 @@ class RampSpectrum:
         ramp = np.fft.rfft(half * np.exp(-self._rate * half), self._n)
         return np.fft.rfft(wrapped(self._places, self._weights, self._n)), ramp
 
-    def _all(self, smallest: float) -> _Band:
+    @cached_property
+    def _probes(self) -> Array:
+        return np.abs(np.fft.rfft(wrapped(self._places, self._weights, _PROBES)))
+
+    def _all(self, smallest: int) -> _Band:
         """All frequencies that matter for m >= smallest, by fast Fourier transforms."""
         (transform, dual), noise = self._whole, transform_error(self._n)
         kept = np.flatnonzero(smallest * np.log(np.abs(transform) + noise) > -_NOTHING)
@@ -80,10 +85,14 @@ class RampSpectrum:
         """The frequencies up to ``last``, one by one."""
         kept = np.arange(last + 1)
         angles = np.asarray(2 * np.pi / self._n * kept, dtype=np.float64)
-        turns = np.outer(angles, self._places)
-        # Sums, not matrix products: these are too small to wake other threads for.
-        transform = (np.cos(turns) * self._weights).sum(axis=1) - 1j * (np.sin(turns) * self._weights).sum(axis=1)
-        noise = (self._places.size + 8 + 8 * float(angles[-1] * np.abs(self._places).max())) * UNIT
+        # Places follow one another; in rows of equal length, a place's turn is its row's and its column's.
+        size = self._places.size
+        width = math.isqrt(size) + 1
+        rows = np.pad(self._weights, (0, -size % width)).reshape(-1, width)
+        starts = self._places[0] + width * np.arange(rows.shape[0])
+        along, down = (np.exp(-1j * np.outer(angles, places)) for places in (np.arange(width), starts))
+        transform = (along @ rows.T * down).sum(axis=1)
+        noise = (size + 24 + 16 * float(angles[-1] * np.abs(self._places).max())) * UNIT
         dual, off = ramp_transform(self._rate, angles, self._n // 2)
         return kept, transform, dual, noise, off
 
@@ -104,9 +113,8 @@ class RampSpectrum:
         if variance**2 <= fourth * fall / 6:
             return 0
         lowest, turning = 12 / fourth * (variance - math.sqrt(variance**2 - fourth * fall / 6)), 12 * variance / fourth
-        probes = np.abs(np.fft.rfft(wrapped(self._places, self._weights, _PROBES)))
         spacing = 2 * math.pi / _PROBES
-        beyond = probes[max(0, math.floor(math.sqrt(turning) / spacing)) :]
+        beyond = self._probes[max(0, math.floor(math.sqrt(turning) / spacing)) :]
         highest = float(beyond.max(initial=0.0)) + math.sqrt(variance) * (1 + 1e-6) * spacing
         if m * math.log(highest) > -_NOTHING:
             return 0

@@ -8,17 +8,18 @@ from a fast Fourier transform whose error is bounded and added.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from apes.accounting.certificate.curve import LARGEST_BUDGET, PrivacyCurve
 from apes.accounting.composition.lattice import UNIT, Lattice, law_of_sum, tail_bound, tilt
 from apes.accounting.composition.losses import CurvePoints, curve_points, losses
 from apes.checks import whole
-from apes.errors import ParameterError, RegimeError
-from apes.mathematics.search import bisect
+from apes.errors import RegimeError
+from apes.mathematics.search import bisect, lowest
 
 Use = tuple[PrivacyCurve, int]
 """A curve and how many times it is used."""
@@ -38,42 +39,35 @@ _STEEPEST = 1e5
 _ROUNDING = 1 + 1e-9
 
 
-class Composer:
-    """Certified epsilon at ``delta`` in [1e-100, 1) of many independent uses of one or several curves.
+def composed_epsilon(uses: Sequence[Use], delta: float, expected: int | None = None) -> float:
+    """Certified epsilon of all uses together at ``delta``; never more than the local budgets add up to.
 
-    Curves are evaluated as far as about so many uses as expected need; any number is answered soundly.
+    Of more than one, delta is in [1e-100, 1). Curves are evaluated as far as about so many uses as expected need (by
+    default those that there are); any number is answered soundly.
     """
-
-    def __init__(self, delta: float, expected: int) -> None:
-        if not SMALLEST_DELTA <= delta < 1:
-            raise RegimeError(f"delta must be in [{SMALLEST_DELTA:g}, 1) where uses are composed, got {delta!r}")
-        self._delta = delta
-        self._breach = delta * _BREACH / whole("expected", expected, 1)
-        self._points: dict[PrivacyCurve, CurvePoints] = {}
-
-    def epsilon(self, uses: Sequence[Use]) -> float:
-        """Epsilon of all uses together; never more than the local budgets add up to."""
-        counts: dict[PrivacyCurve, int] = {}
-        for curve, count in uses:
-            counts[curve] = counts.get(curve, 0) + whole("count", count, 1)
-        if not counts:
-            raise ParameterError("uses must not be empty")
-        if math.fsum(curve.delta(0.0) * count for curve, count in counts.items()) * _ROUNDING <= self._delta:
-            return 0.0
-        local = math.fsum(curve.budget * count for curve, count in counts.items()) * (1 + 4 * UNIT)
-        for curve in counts:
-            if curve.budget > LARGEST_BUDGET:
-                return local
-            if curve not in self._points:
-                (self._points[curve],) = curve_points([curve], self._breach)
-            if self._points[curve].step < _FINEST:
-                return local
-        return min(local, _epsilon_of_sum([(self._points[curve], n) for curve, n in counts.items()], self._delta))
+    counts: Counter[PrivacyCurve] = Counter()
+    for curve, count in uses:
+        counts[curve] += whole("count", count, 1)
+    if counts.total() == 1:
+        return uses[0][0].epsilon(delta)
+    if not SMALLEST_DELTA <= delta < 1:
+        raise RegimeError(f"delta must be in [{SMALLEST_DELTA:g}, 1) where uses are composed, got {delta!r}")
+    if math.fsum(curve.delta(0.0) * count for curve, count in counts.items()) * _ROUNDING <= delta:
+        return 0.0
+    local = math.fsum(curve.budget * count for curve, count in counts.items()) * (1 + 4 * UNIT)
+    if any(curve.budget > LARGEST_BUDGET for curve in counts):
+        return local
+    breach = delta * _BREACH / (counts.total() if expected is None else expected)
+    points = [(_points(curve, breach), count) for curve, count in counts.items()]
+    if any(part.step < _FINEST for part, _ in points):
+        return local
+    return min(local, _epsilon_of_sum(points, delta))
 
 
-def composed_epsilon(curve: PrivacyCurve, delta: float, count: int) -> float:
-    """Certified epsilon of ``count`` independent uses of a curve at ``delta``."""
-    return curve.epsilon(delta) if count == 1 else Composer(delta, count).epsilon([(curve, count)])
+# A run asks again after every round.
+@lru_cache(maxsize=64)
+def _points(curve: PrivacyCurve, breach: float) -> CurvePoints:
+    return curve_points([curve], breach)[0]
 
 
 def _epsilon_of_sum(uses: list[tuple[CurvePoints, int]], delta: float) -> float:
@@ -120,8 +114,8 @@ def _steepness(parts: list[tuple[Lattice, int]], delta: float) -> tuple[float, f
         moment = sum(count * tilt(lattice, theta).log_moment for lattice, count in parts)
         return (moment + _log_peak(theta) - math.log(delta)) / theta
 
-    found = minimize_scalar(epsilon, bounds=(math.log(1e-3 / reach), math.log(_STEEPEST / reach)), method="bounded")
-    return math.exp(float(found.x)), max(float(found.fun), 0.0)
+    found = lowest(epsilon, math.log(1e-3 / reach), math.log(_STEEPEST / reach))
+    return math.exp(found), max(epsilon(found), 0.0)
 
 
 class _TiltedLaw:

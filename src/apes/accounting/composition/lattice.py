@@ -9,11 +9,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
 from apes.accounting import Array, Whole
 
 UNIT = 2.0**-53
+# A mean of less than this share of the variance, as squares, is taken as 0.
+_CENTRED = 1e-12
 # z^m = exp(m log|z|) (cos, sin)(m arg z), |z| <= 1 and not tiny, is off relatively by at most m + 1 times this: log|z|
 # and arg z are off by 4 units of at most 4; multiplying, exp and cos add less.
 POWER_ERROR = 16 * UNIT
@@ -71,20 +72,20 @@ def tilt(lattice: Lattice, theta: float) -> Tilted:
 
 
 def centring_tilt(lattice: Lattice) -> float:
-    """Theta >= 0 under which the law has mean 0, or 0 if it has more; any theta is valid, this is best."""
+    """Theta >= 0 under which the law has mean 0, nearly, or 0 if it has more; any theta is valid, this is best."""
     points, masses = lattice.points, lattice.masses
     top = float(points[masses > 0].max())
-
-    def excess(theta: float) -> float:
+    theta, low, high = 0.0, 0.0, math.inf if top > 0 else 0.0
+    while theta < high:
         weights = masses * np.exp(np.minimum(theta * (points - top), 0))
-        return float(weights @ points / weights.sum())
-
-    if excess(0.0) >= 0 or top <= 0:
-        return 0.0
-    high = 1 / float(np.abs(points).max())
-    while excess(high) < 0:
-        high *= 2
-    return float(brentq(excess, 0.0, high, rtol=1e-10))
+        mean, square = float(weights @ points) / (total := float(weights.sum())), float(weights @ points**2) / total
+        if (mean >= 0 and theta == 0) or mean * mean <= _CENTRED * square:
+            break
+        low, high = (theta, high) if mean < 0 else (low, theta)
+        # Newton's step: the mean grows like the variance. Where it leads astray, halves, or twice as much.
+        newton = theta - mean / max(square - mean * mean, 1e-300)
+        theta = newton if low < newton < high else min(2 * theta + 1 / top, (low + high) / 2)
+    return theta
 
 
 def wrapped(places: Whole, weights: Array, n: int) -> Array:

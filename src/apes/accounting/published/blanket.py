@@ -13,6 +13,7 @@ import numpy as np
 
 from apes.accounting import Array
 from apes.accounting.published.uniform import as_uniform
+from apes.mathematics.binomial import binomial_cdf, binomial_pmf, binomial_sf, binomial_window
 from apes.mathematics.search import first_below
 
 # M outside the window has at most this share of gamma n delta as its mass; its part of the sum is added to delta.
@@ -56,16 +57,15 @@ def bbgn19_bennett(budgets: Array, delta: float) -> float:
     correction). Older copies of the program divide it by a M, which no inequality allows: docs/published-bounds.md.
     published: not a guarantee for different budgets (docs/published-bounds.md).
     """
-    from scipy.stats import binom  # here: it takes a second to import, and only published bounds need it
-
     n, epsilon0, delta = as_uniform(budgets, delta)
     gamma = math.exp(-epsilon0)
     tail = _OUTSIDE * min(gamma * n * delta, 1.0) / 2
-    low, high = max(int(binom.ppf(tail, n, gamma)), 1), int(binom.isf(tail, n, gamma))
+    low, high = (max(place, 1) for place in binomial_window(tail, n, gamma))
     counts = np.arange(low, high + 1, dtype=np.float64)
-    weights = binom.pmf(counts, n, gamma)
-    below = float(binom.cdf(low - 1, n, gamma) - binom.pmf(0, n, gamma)) if low > 1 else 0.0
-    above = float(binom.sf(high, n, gamma))
+    weights = binomial_pmf(counts, n, gamma)
+    # Without M = 0, whose probability is (1 - gamma)^n.
+    below = float(binomial_cdf(low - 1, n, gamma) - (1 - gamma) ** n) if low > 1 else 0.0
+    above = binomial_sf(high, n, gamma)
 
     def delta_at(t: float) -> float:
         if t <= 0:

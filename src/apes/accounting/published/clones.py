@@ -8,11 +8,12 @@ import numpy as np
 from apes.accounting import Array
 from apes.accounting.published.uniform import as_uniform
 from apes.errors import RegimeError
+from apes.mathematics.binomial import binomial_cdf, binomial_pmf, binomial_sf, binomial_window
 from apes.mathematics.search import first_below
 
 # Numbers of clones outside the window have at most this share of delta as their mass, which is added to delta.
 _OUTSIDE = 1e-9
-# Allowance for the relative rounding of scipy's binomial laws (below 1e-11 up to a million clones, see the tests):
+# Allowance for the relative rounding of binomial laws (below 1e-11 up to a million clones, see the tests):
 # each positive term is raised by it, each negative one lowered, each weight raised.
 _ROUNDING = 1e-10
 # exp(t) - 1 multiplies a probability that is 0 long before t gets here; keeps the product off inf * 0.
@@ -75,16 +76,14 @@ def clone_curve(
 
     With ``samples``, an estimate from about so many numbers of clones, which each stand for their neighbours.
     """
-    from scipy.stats import binom  # here: it takes a second to import, and only published bounds need it
-
     tail = _OUTSIDE * delta / 2
-    low, high = max(int(binom.ppf(tail, trials, probability)), 0), int(binom.isf(tail, trials, probability))
+    low, high = binomial_window(tail, trials, probability)
     step = 1 if samples is None else max(1, (high + 1 - low) // samples)
     clones = np.arange(low, high + 1, step, dtype=np.float64)
-    weights = binom.pmf(clones, trials, probability) * (1 + _ROUNDING)
+    weights = binomial_pmf(clones, trials, probability) * (1 + _ROUNDING)
     if samples is not None:
         weights /= weights.sum()
-    outside = float(binom.cdf(low - 1, trials, probability) + binom.sf(high, trials, probability))
+    outside = float(binomial_cdf(low - 1, trials, probability)) + binomial_sf(high, trials, probability)
 
     def delta_at(t: float) -> float:
         return float(weights @ pair_divergence(clones, t, epsilon0)) + outside
@@ -102,13 +101,11 @@ def pair_divergence(clones: Array, t: float, epsilon0: float) -> Array:
     and with m the largest such y, summing over y <= m,
       P - exp(t) Q = q (1 - exp(t - e0)) b(m) - (exp(t) - 1) B(m - 1).
     """
-    from scipy.stats import binom  # here: it takes a second to import, and only published bounds need it
-
     if t >= epsilon0:
         return np.zeros_like(clones)
     share = math.exp(-t) * math.expm1(t - epsilon0) / (math.expm1(-epsilon0) * (1 + math.exp(-t)))
     # s > 0, so y = 0 always counts, even where exp(-t) underflows.
     largest = np.maximum(np.ceil(share * (clones + 1)) - 1, 0.0)
-    gain = -math.expm1(t - epsilon0) / (1 + math.exp(-epsilon0)) * binom.pmf(largest, clones, 0.5)
-    loss = math.expm1(min(t, _LARGEST_EXPONENT)) * binom.cdf(largest - 1, clones, 0.5)
+    gain = -math.expm1(t - epsilon0) / (1 + math.exp(-epsilon0)) * binomial_pmf(largest, clones, 0.5)
+    loss = math.expm1(min(t, _LARGEST_EXPONENT)) * binomial_cdf(largest - 1, clones, 0.5)
     return np.maximum(gain * (1 + _ROUNDING) - loss * (1 - _ROUNDING), 0.0)

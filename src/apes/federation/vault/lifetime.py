@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.accounting.exposure import Cost
+from apes.accounting.victims import Victims
 from apes.checks import positive, within
 from apes.federation.terms import FederationTerms
 
@@ -53,5 +54,5 @@ class Lifetime:
             budgets = steps[np.searchsorted(steps, budgets)]
         worst, known = terms.worst, {}
         for own in np.unique(budgets).tolist():
-            known[own] = Accountant(self.delta, expected_rounds=_ROUNDS, victim=own).cost(worst)
+            known[own] = Accountant(self.delta, expected_rounds=_ROUNDS, victims=Victims(own)).cost(worst)
         return [known[own] for own in budgets.tolist()]
