@@ -56,7 +56,8 @@ def _code_digest(code: Any) -> str:
 
 def _compiled(code: Any) -> bytes:
     """A function's instructions, names and constants, those of functions inside it too."""
-    inner = (_compiled(value) if inspect.iscode(value) else repr(value).encode() for value in code.co_consts)
+    constants = (sorted(value, key=repr) if isinstance(value, frozenset) else value for value in code.co_consts)
+    inner = (_compiled(value) if inspect.iscode(value) else repr(value).encode() for value in constants)
     return b"\0".join([code.co_code, repr(code.co_names).encode(), *inner])
 
 
