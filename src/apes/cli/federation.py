@@ -8,12 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
+from apes.checks import unused
 from apes.cli import display, shared
-from apes.cli.options import PAPER, make_choices, with_choices
+from apes.cli.options import PAPER, Choices, make_choices, with_choices
 from apes.errors import BudgetExceeded, ParameterError
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
 RoundSeconds = Annotated[float, typer.Option(help="How long a round waits for reports.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="MODULE:ATTRIBUTE of a model that you installed, which runs here (default: one that is built in)."
+    ),
+]
+_OF_BUILT_IN = ("update", "local_epochs", "local_learning_rate", "mu")
 federation_app = typer.Typer(no_args_is_help=True, help="Devices, shuffler and analyzer as processes, on Flower.")
 
 
@@ -39,6 +47,7 @@ def init_command(
     folder: Folder,
     devices: Annotated[int | None, typer.Option(help="Devices of one user each.")] = None,
     silos: Annotated[int | None, typer.Option(help="Silos that --users are spread over.")] = None,
+    model: Model = None,
     data_dir: shared.DataDir = None,
     smallest_cohort: Annotated[
         int | None, typer.Option(help="Fewest reports that the shuffler releases (default: half of the users).")
@@ -54,7 +63,7 @@ def init_command(
         raise ParameterError(f"devices or silos must be given, one of them; got {devices!r} and {silos!r}")
     if devices is not None and choices.setdefault("users", devices) != devices:
         raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
-    chosen = make_choices(choices, preset=PAPER)
+    chosen = _chosen(choices, model)
     dataset = display.dataset(chosen.simulation, data_dir)
     with display.steps("making keys", "users") as progress:
         federation = set_up(
@@ -63,6 +72,7 @@ def init_command(
             chosen.simulation,
             dataset,
             devices or silos or 0,
+            model=model,
             smallest_cohort=smallest_cohort,
             round_seconds=round_seconds,
             keep_sealed=keep_sealed,
@@ -84,6 +94,7 @@ def invite_command(
     smallest_cohort: Annotated[int, typer.Option(help="Fewest reports that the shuffler releases.")],
     smallest_budget: Annotated[float, typer.Option(help="Smallest local budget taken.")],
     largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
+    model: Model = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the files of the public test set.")] = None,
     round_seconds: RoundSeconds = 600.0,
     as_json: shared.Json = False,
@@ -93,11 +104,11 @@ def invite_command(
     from apes.federation.trial.setup import task_of
     from apes.shuffler.service.policy import Limits
 
-    chosen = make_choices(choices, preset=PAPER)
+    chosen = _chosen(choices, model)
     dataset = display.dataset(chosen.simulation, data_dir)
     servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
     limits = Limits(smallest_budget, largest_budget, smallest_cohort)
-    task = task_of(chosen.plan, chosen.simulation, dataset, limits)
+    task = task_of(chosen.plan, chosen.simulation, dataset, limits, model)
     with new_folder(folder) as part:
         invitation = invite(part, task, servers)
     shared.tell({"folder": str(folder), "run": invitation.run}, as_json, f"hand out {folder / 'invitation'}")
@@ -109,6 +120,7 @@ def join_command(
     folder: Folder,
     invitation: Annotated[Path, typer.Option(help="Folder with the invitation.")],
     data: Annotated[Path, typer.Option(help="NumPy archive: features, labels, offsets, budgets[, allowances].")],
+    model: Model = None,
     node_port: Annotated[int, typer.Option(help="Local port for the SuperNode.")] = 9094,
     lifetime_epsilon: Annotated[
         float | None, typer.Option(help="Largest central epsilon of a user over all runs and federations.")
@@ -117,16 +129,18 @@ def join_command(
     as_json: shared.Json = False,
 ) -> None:
     """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
-    from apes.federation.parties import CARD, join, new_folder
+    from apes.federation.parties import CARD, Consent, join, new_folder
     from apes.federation.vault.folder import ARRAYS
     from apes.federation.vault.lifetime import Lifetime
     from apes.storage.arrays import read_arrays
 
     arrays = read_arrays(data, ARRAYS, ("allowances",))
     with new_folder(folder) as part:
-        card = join(part, invitation, arrays, node_port, Lifetime(lifetime_epsilon, lifetime_delta))
-    text = f"{len(card.senders)} users; hand over {folder / CARD}"
-    shared.tell({"folder": str(folder), **asdict(card)}, as_json, text)
+        lifetime = Lifetime(lifetime_epsilon, lifetime_delta)
+        card = join(part, invitation, arrays, Consent(model, lifetime, node_port))
+    runs = "a model that is built in" if model is None else model
+    text = f"{len(card.senders)} users train {runs}; hand over {folder / CARD}"
+    shared.tell({"folder": str(folder), "model": model, **asdict(card)}, as_json, text)
 
 
 @shared.command(federation_app, "admit")
@@ -194,6 +208,12 @@ def down_command(folder: Folder, as_json: shared.Json = False) -> None:
 
     stopped = Trial(folder).down()
     shared.tell({"stopped": stopped}, as_json, f"stopped: {', '.join(stopped) or 'nothing was running'}")
+
+
+def _chosen(choices: dict[str, Any], model: str | None) -> Choices:
+    if model is not None:
+        unused({name: choices.get(name) for name in _OF_BUILT_IN}, f"{model} has its own updates")
+    return make_choices(choices, preset=PAPER)
 
 
 def _address(name: str, value: str) -> tuple[str, int]:
