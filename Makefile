@@ -39,18 +39,18 @@ clean:
 	rm -rf .venv .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# $(call install,extras) adds to what is there and removes nothing.
+# $(call install,extras,options) adds to what is there and removes nothing.
 define install
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
   { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3"; exit 1; }
 @test -x $(BIN)/python || $(PYTHON) -m venv .venv
-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(1)'
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(1)' $(2)
 endef
 
 $(CORE): pyproject.toml
 	$(call install,)
 	@touch $@
 
-$(DEV): pyproject.toml
-	$(call install,[$(SET)])
+$(DEV): pyproject.toml tests/constraints.txt
+	$(call install,[$(SET)],--constraint tests/constraints.txt)
 	@touch $(CORE) .venv/.dev $@

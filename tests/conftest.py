@@ -30,7 +30,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 # Files most of whose tests train, certify at length, start processes or compare many draws.
 SLOW = """accounting analyzer/test_calibrator audit cli client data doors federation mathematics/test_laws
-mathematics/test_thresholds paper run shuffler/test_shuffle terms/test_level_choice test_readme training""".split()
+mathematics/test_thresholds models/test_torch paper run shuffler/test_shuffle terms/test_level_choice test_examples
+test_readme training""".split()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,8 +24,9 @@ ROOMS = {
     "budgets": FOUNDATION,
     "data": FOUNDATION | {"storage"},
     "population": FOUNDATION | {"budgets", "data"},
-    "models": FOUNDATION | {"population"},
-    "features": FOUNDATION | {"population"},
+    "torch_modules": FOUNDATION,
+    "models": FOUNDATION | {"population", "torch_modules"},
+    "features": FOUNDATION | {"population", "torch_modules"},
     "client": FOUNDATION | {"messages", "population", "models", "client.draws"},
     # Compiled loops: they see arrays, never a user's block.
     "client.draws": FOUNDATION | {"client"},

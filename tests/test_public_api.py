@@ -42,6 +42,13 @@ def test_star_import_gives_every_name():
     assert {name: namespace[name] for name in apes.__all__} == {name: getattr(apes, name) for name in apes.__all__}
 
 
+def test_what_needs_torch_is_no_part_of_a_star_import():
+    pytest.importorskip("torch", reason="torch is not installed: make test EXTRAS=torch")
+    for name in ("Frozen", "TorchModel"):
+        assert name not in apes.__all__
+        assert getattr(apes, name).__doc__
+
+
 def test_every_error_is_public():
     of_the_package = {name for name, value in vars(errors).items() if inspect.isclass(value)}
     assert of_the_package <= set(apes.__all__)

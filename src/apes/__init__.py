@@ -9,6 +9,9 @@ Users choose their own privacy budgets, perturb their updates, and hide among on
 True
 """
 
+import importlib.util
+import typing
+
 from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee, certify
@@ -38,6 +41,10 @@ from apes.training.round import Workers
 from apes.training.run import Progress
 from apes.training.train import TrainingResult, train
 
+if typing.TYPE_CHECKING:
+    from apes.features.frozen import Frozen as Frozen
+    from apes.models.torch_model import TorchModel as TorchModel
+
 # fmt: off
 __all__ = [
     "FRAMEWORKS", "PUBLISHED", "Accountant", "ApesError", "BudgetExceeded", "ClipLaplace", "CountedBatch", "DataError",
@@ -49,3 +56,15 @@ __all__ = [
     "partition", "train",
 ]
 # fmt: on
+
+# Imported when they are asked for: torch takes seconds and is an extra. So they are not among what `import *` gives.
+_WITH_TORCH = {"Frozen": "apes.features.frozen", "TorchModel": "apes.models.torch_model"}
+
+
+def __getattr__(name: str) -> object:
+    """Names that need torch."""
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module 'apes' has no attribute {name!r}")
+    if importlib.util.find_spec("torch") is None:
+        raise ParameterError(f"apes.{name} needs torch, which is not installed: pip install 'apes-fl[torch]'")
+    return getattr(importlib.import_module(_WITH_TORCH[name]), name)
