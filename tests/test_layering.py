@@ -24,8 +24,8 @@ ROOMS = {
     "budgets": FOUNDATION,
     "data": FOUNDATION | {"storage"},
     "population": FOUNDATION | {"budgets", "data"},
-    "models": FOUNDATION | {"population"},
-    "features": FOUNDATION | {"population"},
+    "models": FOUNDATION | {"data", "population"},
+    "features": FOUNDATION | {"data", "population"},
     "client": FOUNDATION | {"messages", "population", "models", "client.draws"},
     # Compiled loops: they see arrays, never a user's block.
     "client.draws": FOUNDATION | {"client"},

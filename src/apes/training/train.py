@@ -13,7 +13,8 @@ from apes.features.feature_map import FeatureMap, mapped
 from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model
-from apes.population import Examples, Population
+from apes.models.trained import Trained
+from apes.population import Examples, People, Population
 from apes.terms.plan import Plan, schedule_digest
 from apes.training.cohort import cohort_of
 from apes.training.round import Workers, run_round
@@ -30,6 +31,7 @@ class TrainingResult:
         metrics: One entry per round.
         exposures: What the accountant charged, one entry per round.
         budgets: The local budgets of all users, as they were applied.
+        model: The trained model, to predict with or to hand over to scikit-learn.
     """
 
     weights: F64
@@ -37,6 +39,7 @@ class TrainingResult:
     metrics: tuple[RoundMetrics, ...]
     exposures: tuple[Exposure, ...]
     budgets: F64 = field(repr=False)
+    model: Trained = field(repr=False)
 
     @property
     def accuracy(self) -> float:
@@ -82,10 +85,13 @@ def train(
     offering("model", model, "start", "updates", "evaluate", "digest")
     offering("people", people, "block")
     test = getattr(people, "test", None) if test is None else test
+    schema = people.schema if isinstance(people, People) else None
     if features is not None:
         people, test = mapped(people, test, features)
     budgets = plan.terms.applied(people.budgets)
-    digest = plan.terms.digest(model, "" if features is None else features.digest)
+    # How rows of a table were encoded is part of what users agree to, as a feature map is.
+    maps = ([] if schema is None else [schema.digest]) + ([] if features is None else [features.digest])
+    digest = plan.terms.digest(model, " ".join(maps))
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
     # Settled: who takes part in which round, and how many fit, follows from the budgets alone.
     count = budgets.size
@@ -105,4 +111,6 @@ def train(
         after_round(run.progress)
     if not run.progress.metrics:
         raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
-    return TrainingResult(run.model(), run.guarantee, run.progress.metrics, run.progress.exposures, budgets)
+    trained = Trained(model, run.model(), schema, features)
+    progress = run.progress
+    return TrainingResult(trained.weights, run.guarantee, progress.metrics, progress.exposures, budgets, trained)
