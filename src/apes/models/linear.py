@@ -73,9 +73,15 @@ class LinearRegression:
 
     def evaluate(self, weights: F64, examples: Examples) -> tuple[float | None, float]:
         """Return no accuracy, and the mean squared error, in the unit of the labels squared."""
-        slopes, bias = self.coefficients(weights)
-        errors = examples.features @ slopes[0] + bias[0] - examples.labels
+        errors = self.outputs(weights, examples.features)[:, 0] - examples.labels
         return None, float((errors * errors).mean())
+
+    def outputs(self, weights: F64, rows: F32) -> F64:
+        """The prediction for each of some rows, (rows, 1)."""
+        slopes, intercepts = self.coefficients(weights)
+        if rows.ndim != 2 or rows.shape[1] != self.features:
+            raise ParameterError(f"rows must have {self.features} numbers each, got shape {rows.shape}")
+        return np.asarray(rows.astype(np.float64) @ slopes.T + intercepts)
 
     def coefficients(self, weights: F64) -> tuple[F64, F64]:
         """Slopes (1, features) and intercept (1,): a row's prediction is slopes @ row + intercept."""

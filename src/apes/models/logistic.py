@@ -112,6 +112,13 @@ class LogisticRegression:
         own = logits[np.arange(labels.size), labels]
         return float((logits.argmax(axis=1) == labels).mean()), float((log_norm - own).mean())
 
+    def outputs(self, weights: F64, rows: F32) -> F64:
+        """Scores of every class, for each of some rows."""
+        slopes, intercepts = self.coefficients(weights)
+        if rows.ndim != 2 or rows.shape[1] != self.features:
+            raise ParameterError(f"rows must have {self.features} numbers each, got shape {rows.shape}")
+        return np.asarray(rows.astype(np.float64) @ slopes.T + intercepts)
+
     def coefficients(self, weights: F64) -> tuple[F64, F64]:
         """Weights (classes, features) and biases (classes,): a row's scores are weights @ row + biases."""
         shaped = weights.reshape(self.classes, self.features + 1)

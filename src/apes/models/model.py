@@ -24,7 +24,8 @@ class Model(Protocol):
 
     A model may also have ``prepare(weights, block)``, which returns a `PreparedUpdate`: a fast road on which updates
     are written out some coordinates at a time. And it may have ``is_difference = True``, where updates are
-    differences of models after local steps, not gradients: the default step is smaller then.
+    differences of models after local steps, not gradients: the default step is smaller then. With
+    ``outputs(weights, rows)``, one number or a score for every class per row, `apes.Trained` predicts by it.
     """
 
     @property

@@ -17,10 +17,15 @@ from apes.mathematics.arrays import F32, F64
 from apes.models.model import Model
 
 
-class Linear(Protocol):
-    """A model whose scores, or whose prediction, are linear in a row."""
+class Predicting(Protocol):
+    """A model that says something about rows: one number each, or a score for every class."""
 
-    features: int
+    def outputs(self, weights: F64, rows: F32) -> F32 | F64:
+        """What it says, (rows, 1) or (rows, classes)."""
+
+
+class Linear(Protocol):
+    """A model whose outputs are linear in a row."""
 
     def coefficients(self, weights: F64) -> tuple[F64, F64]:
         """Slopes (outputs, features) and intercepts (outputs,)."""
@@ -56,14 +61,11 @@ class Trained:
     def predict_encoded(self, rows: F32) -> NDArray[Any]:
         """Predict from rows of numbers, encoded already."""
         features = rows if self.features is None else self.features(rows)
-        slopes, intercepts = self._linear.coefficients(self.weights)
-        if features.ndim != 2 or features.shape[1] != slopes.shape[1]:
-            raise ParameterError(f"rows must have {slopes.shape[1]} numbers each, got shape {features.shape}")
-        scores: F64 = features.astype(np.float64) @ slopes.T + intercepts
-        if scores.shape[1] > 1:
-            return np.asarray(self._classes()[scores.argmax(axis=1)])
+        outputs = cast("Predicting", self._offering("outputs")).outputs(self.weights, features)
+        if outputs.shape[1] > 1:
+            return np.asarray(self._classes(outputs.shape[1])[outputs.argmax(axis=1)])
         middle, half = self._target
-        return middle + half * scores[:, 0]
+        return middle + half * outputs[:, 0]
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn ``LogisticRegression`` or ``LinearRegression`` that predicts the same.
@@ -81,7 +83,7 @@ class Trained:
             fitted.coef_, fitted.intercept_ = slopes[0], float(intercepts[0])
         else:
             fitted = linear_model.LogisticRegression()
-            fitted.classes_, fitted.n_iter_ = self._classes(), np.array([0])
+            fitted.classes_, fitted.n_iter_ = self._classes(len(slopes)), np.array([0])
             # Of two classes scikit-learn keeps the difference.
             is_pair = len(slopes) == 2
             fitted.coef_ = slopes[1:] - slopes[:1] if is_pair else slopes
@@ -109,7 +111,7 @@ class Trained:
 
     def _in_units(self) -> tuple[F64, F64]:
         """Slopes and intercepts for features in their own units."""
-        slopes, intercepts = self._linear.coefficients(self.weights)
+        slopes, intercepts = cast("Linear", self._offering("coefficients")).coefficients(self.weights)
         if self.schema is not None and self.features is None:
             middle, unit = self.schema.columns.scales
             slopes = slopes / unit
@@ -117,11 +119,10 @@ class Trained:
         target_middle, target_half = self._target
         return target_half * slopes, target_middle + target_half * intercepts
 
-    @property
-    def _linear(self) -> Linear:
-        if not hasattr(self.model, "coefficients"):
-            raise ParameterError(f"model must be linear to have coefficients, got {type(self.model).__name__}")
-        return cast("Linear", self.model)
+    def _offering(self, method: str) -> Model:
+        if not hasattr(self.model, method):
+            raise ParameterError(f"model must have {method} for this, got {type(self.model).__name__}")
+        return self.model
 
     @property
     def _target(self) -> tuple[float, float]:
@@ -129,6 +130,5 @@ class Trained:
         target = None if self.schema is None else self.schema.target
         return (0.0, 1.0) if target is None else (target.middle, target.half)
 
-    def _classes(self) -> NDArray[Any]:
-        count = len(self._linear.coefficients(self.weights)[1])
+    def _classes(self, count: int) -> NDArray[Any]:
         return np.arange(count) if self.schema is None else self.schema.class_values()

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from apes.accounting.exposure import Exposure, budgets_digest
@@ -10,7 +10,7 @@ from apes.accounting.guarantee import Guarantee
 from apes.checks import exactly, offering
 from apes.errors import BudgetExceeded, ParameterError
 from apes.features.feature_map import FeatureMap, mapped
-from apes.mathematics.arrays import F64
+from apes.mathematics.arrays import F64, Bools
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model
 from apes.models.trained import Trained
@@ -90,17 +90,13 @@ def train(
         people, test = mapped(people, test, features)
     budgets = plan.terms.applied(people.budgets)
     # How rows of a table were encoded is part of what users agree to, as a feature map is.
-    maps = ([] if schema is None else [schema.digest]) + ([] if features is None else [features.digest])
-    digest = plan.terms.digest(model, " ".join(maps))
+    digest = plan.terms.digest(model, " ".join(part.digest for part in (schema, features) if part is not None))
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
     # Settled: who takes part in which round, and how many fit, follows from the budgets alone.
     count = budgets.size
     run = Run(plan.terms, plan.schedule, model, identity, users=count, test=test, settled=True, resume=resume)
     cohorts = plan.terms.cohorts(budgets, run.progress.state.weights.size)
-    for exposure in run.progress.exposures:
-        users = next(cohorts, None)
-        if users is None or exposure.budgets_sha256 != budgets_digest(budgets[users]):
-            raise ParameterError("resume must be of the same people (data or budgets), got rounds charged for others")
+    _skip(cohorts, run.progress.exposures, budgets)
     while not run.is_done and (users := next(cohorts, None)) is not None and run.allows(budgets[users]):
         began = time.perf_counter()
         run.charge(budgets[users])
@@ -111,6 +107,13 @@ def train(
         after_round(run.progress)
     if not run.progress.metrics:
         raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
-    trained = Trained(model, run.model(), schema, features)
-    progress = run.progress
-    return TrainingResult(trained.weights, run.guarantee, progress.metrics, progress.exposures, budgets, trained)
+    done, trained = run.progress, Trained(model, run.model(), schema, features)
+    return TrainingResult(trained.weights, run.guarantee, done.metrics, done.exposures, budgets, trained)
+
+
+def _skip(cohorts: Iterator[Bools], exposures: tuple[Exposure, ...], budgets: F64) -> None:
+    """Pass over the cohorts of rounds that are over; they must be those that were charged."""
+    for exposure in exposures:
+        users = next(cohorts, None)
+        if users is None or exposure.budgets_sha256 != budgets_digest(budgets[users]):
+            raise ParameterError("resume must be of the same people (data or budgets), got rounds charged for others")
