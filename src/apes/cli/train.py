@@ -2,7 +2,6 @@
 
 import resource
 import time
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,8 @@ import typer
 from apes.accounting.account import by_group, local_figures
 from apes.cli import display, shared
 from apes.cli.options import Choices, make_choices, with_choices
+from apes.cli.subjects import budgets_said, named_groups, of_table, subjects
+from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
 from apes.population import People
 from apes.storage.version import __version__
@@ -22,6 +23,7 @@ from apes.training.train import TrainingResult, train
 
 
 @with_choices
+@with_table_choices
 # parameters: one per option, as typer wants it.
 def train_command(
     choices: dict[str, Any],
@@ -39,10 +41,9 @@ def train_command(
     workers = Workers(threads=threads)
     if out is not None:
         check_new(out)
-    dataset = display.dataset(chosen.simulation, data_dir)
     # Everything that can be refused is refused before a folder is made.
-    people, model = chosen.simulation.people(dataset), chosen.simulation.model(dataset)
-    folder = earlier if out is None else _new_folder(out, chosen, people, model.dimensions, dataset.provenance)
+    people, model, provenance = subjects(chosen.people, data_dir)
+    folder = earlier if out is None else _new_folder(out, chosen, people, model.dimensions, provenance)
     reached = None if folder is None else folder.load()
     began = time.perf_counter()
     done = 0 if reached is None else reached.rounds
@@ -54,14 +55,10 @@ def train_command(
             show(progress.metrics[-1])
 
         result = train(model, people, chosen.plan, workers=workers, resume=reached, after_round=after_round)
-    summary = _summary(chosen, result, time.perf_counter() - began)
+    summary = _summary(chosen, result, time.perf_counter() - began) | of_table(people, result)
     summary["out"] = None if folder is None else str(folder.path)
     if folder is not None:
-        folder.finish(result.weights, summary)
-        title = f"{summary['framework']} on {summary['data']}: {summary['users']:,} users, budgets {summary['budgets']}"
-        from apes.cli.plots import draw_accuracy
-
-        draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
+        _finish(folder, result, summary)
     display.summary(summary)
     shared.tell(summary, as_json)
 
@@ -73,12 +70,23 @@ def _new_folder(path: Path, chosen: Choices, people: People, dimensions: int, da
     cohorts = list(islice(terms.cohorts(budgets, dimensions), terms.rounds))
     if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
         return None
-    return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=data)
+    schema = people.schema
+    return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=data, schema=schema)
+
+
+def _finish(folder: RunFolder, result: TrainingResult, summary: dict[str, Any]) -> None:
+    """Write the model, the summary and a picture of how it went."""
+    from apes.cli.plots import draw_accuracy
+
+    folder.finish(result.weights, summary)
+    title = f"{summary['framework']} on {Path(summary['data']).name}: {summary['users']:,} users, budgets {summary['budgets']}"
+    if result.metrics[-1].loss is not None:
+        draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
 
 
 def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[str, Any]:
     """What a run came to, as plain values."""
-    plan, simulation = chosen.plan, chosen.simulation
+    plan, simulation = chosen.plan, chosen.people
     low, high = float(result.budgets.min()), float(result.budgets.max())
     exposure, last = result.exposures[-1], result.metrics[-1]
     noise = plan.terms.calibrator(plan.calibration).standard_error(result.budgets)
@@ -89,11 +97,11 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         local["user_at_delta"] = [figures["user_at_delta"] for figures in of_both]
     proved = result.guarantee.as_dict([entry.epsilon for entry in result.metrics])
     if proved["epsilon"] is not None:
-        proved["by_budget"] = [asdict(group) for group in by_group(result.guarantee, result.budgets)]
+        proved["by_budget"] = named_groups(by_group(result.guarantee, result.budgets), result.model.schema)
     return {
         "framework": plan.framework,
-        "budgets": simulation.budgets,
-        "users": simulation.users,
+        "budgets": budgets_said(simulation),
+        "users": result.budgets.size,
         "dimensions": exposure.dimensions,
         "rounds": len(result.metrics),
         "clip": plan.clip,
@@ -101,7 +109,7 @@ def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[st
         "levels": exposure.levels,
         "seed": plan.seed,
         "data": simulation.data,
-        "split": simulation.split,
+        "split": getattr(simulation, "split", None),
         "learning_rate": optimizer.learning_rate,
         "accuracy": last.accuracy,
         "loss": last.loss,

@@ -26,8 +26,8 @@ class OwnTable:
         user_column, label_column, budget_column: Whose row it is, what is learned, which budget the person chose.
         budget_levels: ``low=0.1,high=1``: the budget of every level, where the column has names.
         budgets: A law (`apes.make_budgets`), where there is no such column.
-        bounds: ``0:1,age=0:120``: public bounds of columns, those without a name of all others. Numbers are scaled by
-            them, never by statistics of the data.
+        bounds: ``0:1,age=0:120``: public bounds of columns, those without a name of all others; or ``file:PATH``, a
+            table with columns column, low, high. Numbers are scaled by them, never by statistics of the data.
         categories: ``city=A|B|C``: all values of columns of texts.
         classes: ``a,b,c``: names of all classes; by default those in the table.
         task: ``classification`` or ``regression``.

@@ -1,7 +1,7 @@
 """Rows of persons: whose each is, how many of them count, who trains and who judges."""
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,6 @@ class TableFacts:
     users: int
     test_users: int
     clipped: dict[str, float]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
