@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from apes.checks import one_of
 from apes.cli.shared import parse_levels
 from apes.data import NAMES
 from apes.data.table.opening import is_table
@@ -103,13 +104,18 @@ def with_choices(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = None) -> Choices:
-    """The given choices; with those of an earlier run, those, which they must not contradict."""
+def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = None, *, tables: bool = False) -> Choices:
+    """The given choices; with those of an earlier run, those, which they must not contradict.
+
+    Whoever takes no ``tables`` refuses them.
+    """
     choices = dict(choices)
     if "levels" in choices:
         choices["levels"] = parse_levels(choices["levels"])
     with suppress(ValueError):
         choices |= {"target_epsilon": float(choices["target_epsilon"])} if "target_epsilon" in choices else {}
+    if not tables:
+        one_of("data", choices.get("data", Simulation.data), NAMES)
     if _names_table(choices):
         # A resumed run may be in another folder.
         choices["data"] = str(Path(choices["data"]).resolve())

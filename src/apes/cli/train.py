@@ -37,7 +37,7 @@ def train_command(
     if resume is not None and out is not None:
         raise ParameterError(f"out must be left out: --resume goes on in its own folder; got {str(out)!r}")
     earlier = None if resume is None else RunFolder.open(resume)
-    chosen = make_choices(choices, None if earlier is None else earlier.config["choices"])
+    chosen = make_choices(choices, None if earlier is None else earlier.config["choices"], tables=True)
     workers = Workers(threads=threads)
     if out is not None:
         check_new(out)
@@ -79,7 +79,8 @@ def _finish(folder: RunFolder, result: TrainingResult, summary: dict[str, Any]) 
     from apes.cli.plots import draw_accuracy
 
     folder.finish(result.weights, summary)
-    title = f"{summary['framework']} on {Path(summary['data']).name}: {summary['users']:,} users, budgets {summary['budgets']}"
+    what = f"{summary['framework']} on {Path(summary['data']).name}"
+    title = f"{what}: {summary['users']:,} users, budgets {summary['budgets']}"
     if result.metrics[-1].loss is not None:
         draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
 
