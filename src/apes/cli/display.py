@@ -215,10 +215,13 @@ def spent(accounts: list[dict[str, Any]]) -> None:
 
 def federation(summary: dict[str, Any]) -> None:
     """Print what a federation's run came to."""
-    certified, users = summary["certified"], summary["participants_by_round"]
+    certified, users, accuracy = summary["certified"], summary["participants_by_round"], summary["accuracy"]
+    reached = f"loss [bold]{summary['loss']:.4f}[/]"
+    if accuracy is not None:
+        reached = f"accuracy [bold]{100 * accuracy:.2f} %[/]"
     console.print(
-        f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: accuracy "
-        f"[bold]{100 * summary['accuracy']:.2f} %[/], certified epsilon [bold]{certified['epsilon']:.4g}[/] "
+        f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: "
+        f"{reached}, certified epsilon [bold]{certified['epsilon']:.4g}[/] "
         f"at delta {certified['delta']:.3g} (a user, all rounds, whoever chose who takes part: the limit that was "
         f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent)"
     )

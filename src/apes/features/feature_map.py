@@ -32,8 +32,12 @@ def mapped(people: Population, test: Examples | None, features: FeatureMap) -> t
     """The same people and examples, seen through a feature map."""
     if not isinstance(features.digest, str) or not features.digest:
         raise ParameterError(f"{type(features).__name__}.digest must be a text that tells the map from others")
-    examples = None if test is None else Examples(features_of(features, test.features), test.labels)
-    return _MappedPopulation(people, features), examples
+    return _MappedPopulation(people, features), None if test is None else seen_through(features, test)
+
+
+def seen_through(features: FeatureMap | None, examples: Examples) -> Examples:
+    """The same examples, seen through a feature map, if there is one."""
+    return examples if features is None else Examples(_checked(features, examples.features), examples.labels)
 
 
 class _MappedPopulation:
@@ -54,12 +58,11 @@ class _MappedPopulation:
     def block(self, start: int, stop: int) -> UserBlock:
         block = self._people.block(start, stop)
         if (start, stop) not in self._kept:
-            self._kept[start, stop] = features_of(self._features, block.features)
+            self._kept[start, stop] = _checked(self._features, block.features)
         return replace(block, features=self._kept[start, stop])
 
 
-def features_of(features: FeatureMap, rows: NDArray[Any]) -> F32:
-    """Features of some rows, checked."""
+def _checked(features: FeatureMap, rows: NDArray[Any]) -> F32:
     out, name = features(rows), type(features).__name__
     if not isinstance(out, np.ndarray) or out.dtype != np.float32 or out.ndim < 2 or len(out) != len(rows):
         got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__

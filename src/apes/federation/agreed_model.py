@@ -8,14 +8,18 @@ from typing import Any, TypeAlias
 from apes.checks import one_of
 from apes.errors import DataError, ParameterError
 from apes.federation.installed import InstalledModel, own_installed
+from apes.models.linear import LinearRegression
 from apes.models.logistic import FedProx, LogisticRegression
-from apes.models.model import Model
+from apes.models.model import Model, check_model, evaluated
+from apes.population import Examples
 from apes.storage.settings import from_plain
 
-BuiltIn: TypeAlias = LogisticRegression
+BuiltIn: TypeAlias = LogisticRegression | LinearRegression
 AgreedModel: TypeAlias = BuiltIn | InstalledModel
 
-BUILT_IN: Mapping[str, type[BuiltIn]] = MappingProxyType({"logistic-regression": LogisticRegression})
+BUILT_IN: Mapping[str, type[BuiltIn]] = MappingProxyType(
+    {"logistic-regression": LogisticRegression, "linear-regression": LinearRegression}
+)
 """Models that terms may name without anybody installing anything."""
 _NAMES = {kind: name for name, kind in BUILT_IN.items()}
 
@@ -46,3 +50,12 @@ def own_model(agreed: AgreedModel, own: str | None) -> Model:
     if own is not None:
         raise ParameterError(f"model must be left out: the terms name {_NAMES[type(agreed)]}, built in; got {own}")
     return agreed
+
+
+def check_examples(model: Model, examples: Examples, where: str) -> None:
+    """Raise unless the model can be judged by these public examples; ``where`` they are."""
+    try:
+        evaluated(model, check_model(model), examples)
+    # A stranger's model may raise anything.
+    except Exception as error:
+        raise DataError(f"{where} does not fit the model: {error}") from None

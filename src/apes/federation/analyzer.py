@@ -9,9 +9,9 @@ import numpy as np
 
 from apes.checks import positive, whole
 from apes.errors import ApesError, DataError, ParameterError, ProtocolError
-from apes.features.feature_map import features_of
-from apes.federation.agreed_model import own_model
-from apes.federation.installed import check_package
+from apes.features.feature_map import seen_through
+from apes.federation.agreed_model import check_examples, own_model
+from apes.federation.installed import InstalledModel, check_package
 from apes.federation.shuffler_client import ShufflerClient, TargetReached
 from apes.federation.terms import FederationTerms
 from apes.models.model import Model
@@ -37,7 +37,7 @@ class AnalyzerSettings:
     schedule: str = "schedule.json"
     token: str = "token"  # for the shuffler
     authority: str = "authority.pem"  # certificate that the shuffler's must be signed by
-    test: str = "test.npz"  # public ``images`` and ``labels`` that the model is judged by
+    test: str = "test.npz"  # public ``features`` and ``labels`` that the model is judged by
     folder: str = "run"  # where checkpoint, metrics and model go
     keep_sealed: bool = False  # whether to keep every round's sealed reports, which the analyzer cannot open
     model: str | None = None  # ``module:attribute`` that the analyzer installed; None for a model that is built in
@@ -58,7 +58,9 @@ class AnalyzerRun:
         schedule = read_settings(folder / self.settings.schedule, Schedule)
         self.folder = folder / self.settings.folder
         self._folder = _run_folder(self.folder, self.terms)
-        self._run = self._resumed(schedule, self._own_model(), _read_test(folder / self.settings.test, self.terms))
+        model, test = self._own_model(), _read_test(folder / self.settings.test, self.terms)
+        check_examples(model, test, str(folder / self.settings.test))
+        self._run = self._resumed(schedule, model, test)
         token = read_token(folder / self.settings.token)
         self._shuffler = ShufflerClient(self.settings.shuffler, token, folder / self.settings.authority)
         self._began, self._refused = time.perf_counter(), ""
@@ -165,13 +167,14 @@ def _run_folder(path: Path, terms: FederationTerms) -> RunFolder:
     choices, data = {"terms": terms.digest}, "held by the federation's vaults"
     # Who takes part is chosen on the way, by who answers and by whoever asks: only a limit is a guarantee then.
     accountant = terms.terms.accountant(1, settled=False, limit=terms.limit)
-    return RunFolder.create(path, choices, accountant, rounds=terms.rounds, data=data)
+    # From a schema `apes predict` makes the model that goes with it: not one of a stranger's.
+    schema = None if isinstance(terms.model, InstalledModel) else terms.schema
+    return RunFolder.create(path, choices, accountant, rounds=terms.rounds, data=data, schema=schema)
 
 
 def _read_test(path: Path, terms: FederationTerms) -> Examples:
     """Public examples, as the model sees them."""
-    images, labels = read_arrays(path, ("images", "labels")).values()
-    if images.ndim < 2 or labels.shape != images.shape[:1] or not labels.size:
-        raise DataError(f"{path} must hold rows and a label each, got {images.shape} and {labels.shape}")
-    test, features = Examples(images.astype(np.float32), labels), terms.feature_map()
-    return test if features is None else Examples(features_of(features, test.features), labels)
+    rows, labels = read_arrays(path, ("features", "labels")).values()
+    if rows.ndim < 2 or labels.shape != rows.shape[:1] or not labels.size:
+        raise DataError(f"{path} must hold rows and a label each, got {rows.shape} and {labels.shape}")
+    return seen_through(terms.feature_map(), Examples(rows.astype(np.float32), labels))

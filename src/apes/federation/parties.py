@@ -112,7 +112,7 @@ def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
     waits = servers.nodes, servers.round_seconds
     settings = AnalyzerSettings(run, f"https://{url}", *waits, keep_sealed=servers.keep_sealed, model=task.model)
     write_settings(layout.analyzer / "analyzer.json", settings)
-    write_arrays(layout.analyzer / "test.npz", {"images": task.test.features, "labels": task.test.labels})
+    write_arrays(layout.analyzer / "test.npz", {"features": task.test.features, "labels": task.test.labels})
     write_settings(layout.analyzer / "schedule.json", task.schedule)
     for reader in (layout.analyzer, layout.invitation):
         task.terms.write(reader / "terms.json")

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from apes.accounting.exposure import Cost, Exposure
 from apes.accounting.guarantee import cover_of
-from apes.errors import DataError, ParameterError
+from apes.data.table.schema import Schema
+from apes.errors import ApesError, DataError, ParameterError
 from apes.features.feature_map import FeatureMap
 from apes.features.named import PIXELS, named_features
 from apes.federation.agreed_model import AgreedModel, plain_model, read_model
@@ -32,10 +33,12 @@ class FederationTerms:
     model: AgreedModel
     limits: Limits  # that the shuffler keeps; so nobody hides among fewer, or louder, than these
     features: str = PIXELS  # public map that users apply to their rows first, by name
+    schema: Schema | None = None  # how rows of tables are encoded, where users have tables
 
     def __post_init__(self) -> None:
         self.terms.device_stages(self.dimensions)
-        self.feature_map()
+        if self.feature_map() is not None and self.schema is not None:
+            raise ParameterError(f"features must be {PIXELS} beside a schema of tables, got {self.features!r}")
         if self.terms.delta is None:
             raise ParameterError("delta must be given in a federation: its size is not known beforehand; got None")
         self.target  # noqa: B018 - checks it
@@ -48,8 +51,9 @@ class FederationTerms:
         model = read_model(raw.model, f"{path}, model")
         limits = from_plain(raw.limits, Limits, f"{path}, limits")
         try:
-            return cls(terms, model, limits, raw.features)
-        except ParameterError as error:
+            schema = None if raw.schema is None else Schema.from_dict(raw.schema)
+            return cls(terms, model, limits, raw.features, schema)
+        except ApesError as error:
             raise DataError(f"{path}: {error}") from None
 
     def write(self, path: Path) -> None:
@@ -59,7 +63,8 @@ class FederationTerms:
     def _plain(self) -> "_PlainTerms":
         plain = asdict(self.terms)
         del plain["mechanism"]
-        return _PlainTerms(plain, plain_model(self.model), asdict(self.limits), self.features)
+        schema = None if self.schema is None else self.schema.as_dict()
+        return _PlainTerms(plain, plain_model(self.model), asdict(self.limits), self.features, schema)
 
     @property
     def digest(self) -> str:
@@ -138,11 +143,14 @@ class _PlainTerms:
     model: dict[str, Any]
     limits: dict[str, Any]
     features: str
+    schema: dict[str, Any] | None
 
     def __post_init__(self) -> None:
         for name in ("terms", "model", "limits"):
             if not isinstance(getattr(self, name), dict):
                 raise ParameterError(f"{name} must hold an object, got {getattr(self, name)!r}")
+        if not isinstance(self.schema, dict | None):
+            raise ParameterError(f"schema must hold an object or null, got {self.schema!r}")
         # A stranger's mechanism is code, which no file holds.
         if "mechanism" in self.terms:
             raise ParameterError("terms: unknown field 'mechanism'")

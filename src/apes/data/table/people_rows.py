@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.data.table.cells import Place
-from apes.data.table.chunk import Progress
+from apes.data.table.chunk import Progress, Table
 from apes.data.table.opening import Source, open_table
 from apes.data.table.reading import Reading
 from apes.data.table.rows import read_rows
@@ -67,7 +67,11 @@ def read_people(source: Source, reading: Reading, progress: Progress | None = No
         DataError: Where a cell is missing or cannot be read, in one line that names row and column.
         ParameterError: If a choice does not fit the table.
     """
-    table = open_table(source)
+    return read_people_of(open_table(source), reading, progress)
+
+
+def read_people_of(table: Table, reading: Reading, progress: Progress | None = None) -> PeopleRows:
+    """Read a table of people that is open; see `read_people`."""
     rows = read_rows(table, reading, progress)
     names, person = np.unique(np.array(rows.users, dtype=object), return_inverse=True)
     budgets = None
