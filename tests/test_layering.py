@@ -25,8 +25,8 @@ ROOMS = {
     "data": FOUNDATION | {"storage"},
     "population": FOUNDATION | {"budgets", "data"},
     "torch_modules": FOUNDATION,
-    "models": FOUNDATION | {"population", "torch_modules"},
-    "features": FOUNDATION | {"population", "torch_modules"},
+    "models": FOUNDATION | {"data", "population", "torch_modules"},
+    "features": FOUNDATION | {"data", "population", "torch_modules"},
     "client": FOUNDATION | {"messages", "population", "models", "client.draws"},
     # Compiled loops: they see arrays, never a user's block.
     "client.draws": FOUNDATION | {"client"},

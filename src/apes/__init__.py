@@ -19,6 +19,7 @@ from apes.accounting.published import PUBLISHED
 from apes.budgets import make_budgets
 from apes.client.foreign import Draws
 from apes.data import Dataset, download, load, partition
+from apes.data.table.schema import Schema
 from apes.errors import ApesError, BudgetExceeded, DataError, ParameterError, ProtocolError, RegimeError
 from apes.features.feature_map import FeatureMap
 from apes.mathematics.laws import ClipLaplace, Laplace
@@ -26,8 +27,10 @@ from apes.mathematics.levels import level_probabilities, level_values
 from apes.mathematics.randomness import SimulationSource, SystemSource
 from apes.mathematics.thresholds import acceptance_thresholds
 from apes.messages import CountedBatch, Estimate, PermutedBatch, SummedBatch
+from apes.models.linear import LinearRegression
 from apes.models.logistic import FedProx, LogisticRegression
 from apes.models.model import Model
+from apes.models.trained import Trained
 from apes.population import Examples, People, Population, UserBlock
 from apes.storage.version import __version__
 from apes.terms.frameworks import FRAMEWORKS, Framework
@@ -49,11 +52,11 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "FRAMEWORKS", "PUBLISHED", "Accountant", "ApesError", "BudgetExceeded", "ClipLaplace", "CountedBatch", "DataError",
     "Dataset", "Draws", "Estimate", "Examples", "Exposure", "FeatureMap", "FedProx", "Framework", "Guarantee",
-    "Laplace", "LogisticRegression", "Mechanism", "Model", "ParameterError", "People", "PermutedBatch", "Plan",
-    "Population", "PrivateMean", "Progress", "ProtocolError", "RegimeError", "Schedule", "Simulation",
-    "SimulationSource", "SummedBatch", "SystemSource", "Terms", "TrainingResult", "UserBlock", "Workers", "__version__",
-    "acceptance_thresholds", "certify", "download", "level_probabilities", "level_values", "load", "make_budgets",
-    "partition", "train",
+    "Laplace", "LinearRegression", "LogisticRegression", "Mechanism", "Model", "ParameterError", "People",
+    "PermutedBatch", "Plan", "Population", "PrivateMean", "Progress", "ProtocolError", "RegimeError", "Schedule",
+    "Schema", "Simulation", "SimulationSource", "SummedBatch", "SystemSource", "Terms", "Trained", "TrainingResult",
+    "UserBlock", "Workers", "__version__", "acceptance_thresholds", "certify", "download", "level_probabilities",
+    "level_values", "load", "make_budgets", "partition", "train",
 ]
 # fmt: on
 

@@ -1,7 +1,9 @@
 """Who holds what: users with their data and their budgets, handed out in blocks."""
 
+# long: one class, beside it every way to make it.
+
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from apes.budgets import make_budgets
 from apes.checks import finite, finite_float32, numbers, positive_array
 from apes.data import Dataset, partition
+from apes.data.table.opening import Source
+from apes.data.table.people_rows import PeopleRows, TableFacts, read_people
+from apes.data.table.reading import ALL_OTHERS, MOST_ROWS, TEST_SHARE, UNIT, Bounds, Reading
+from apes.data.table.schema import CLASSIFICATION, Schema
+from apes.data.torch_rows import stacked
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, I64
 
@@ -79,7 +86,13 @@ class People:
         budgets: Local budget of each user, in (0, inf).
         test: Public examples to judge a model by, or None.
         classes: Number of classes; by default the largest label + 1.
+        schema: What is public about the table that the rows come from, if they come from one: part of the terms.
+
+    Attributes:
+        facts: What was read of that table, or None.
     """
+
+    facts: TableFacts | None = None
 
     def __init__(
         self,
@@ -90,6 +103,7 @@ class People:
         *,
         test: Examples | None = None,
         classes: int | None = None,
+        schema: Schema | None = None,
     ) -> None:
         self._budgets = positive_array("budgets", budgets)
         users = self._budgets.size
@@ -101,7 +115,7 @@ class People:
             raise ParameterError("offsets must rise from 0 to the number of rows, by at least 1 per user")
         self._features = finite_float32("features", features)
         self._labels, self._offsets = _as_labels(labels), offsets.astype(np.int64)
-        self.test, self._classes = test, classes
+        self.test, self._classes, self.schema = test, classes, schema
 
     @classmethod
     def from_arrays(
@@ -142,6 +156,95 @@ class People:
         own = _budgets_of(budgets, names, number, seed)
         public = None if test is None else (finite_float32("test", test[0]), _as_labels(numbers("test", test[1])))
         return cls(rows[order], marks[order], offsets, own, test=None if public is None else Examples(*public))
+
+    @classmethod
+    def from_table(
+        cls,
+        source: Source,
+        *,
+        user: str,
+        label: str,
+        budget: str | None = None,
+        budgets: Mapping[str, float] | str | None = None,
+        bounds: Mapping[str, Bounds] | Bounds = UNIT,
+        categories: Mapping[str, Sequence[str]] | None = None,
+        classes: Sequence[str] | None = None,
+        task: str = CLASSIFICATION,
+        ignore: Sequence[str] = (),
+        max_rows: int = MOST_ROWS,
+        test_share: float = TEST_SHARE,
+        seed: int = 1,
+    ) -> "People":
+        """People of a table: a CSV, Parquet or NPZ file, arrays by name, or a data frame.
+
+        Args:
+            source: The table; a file is read by how its name ends.
+            user: Column of user ids: whose row it is.
+            label: Column that is learned.
+            budget: Column of local budgets, or of the names of levels, if there is one.
+            budgets: With such a column, the budget of every level by name; else a mapping from user id to budget, or a
+                law by name (`apes.make_budgets`), drawn with ``seed`` for the users in order of their ids.
+            bounds: LOW and HIGH of columns by name, others under ``*``; or one pair for all. Numbers are scaled by
+                these, never by statistics of the data.
+            categories: All values of each column of texts.
+            classes: Names of all classes; by default those that are found, which are taken as public then.
+            task: ``classification``, or ``regression`` for real-valued labels (squared loss).
+            ignore: Columns that are left out.
+            max_rows: Of a person's rows the first so many are taken.
+            test_share: Share of people, in [0, 1), whose rows judge the model and train nothing.
+            seed: Of the test part and of the budgets' law.
+
+        Raises:
+            DataError: Where a cell is missing or cannot be read, in one line that names row and column.
+        """
+        by_name = bounds if isinstance(bounds, Mapping) else {ALL_OTHERS: bounds}
+        levels = budgets if budget is not None and isinstance(budgets, Mapping) else {}
+        if budget is not None and isinstance(budgets, str):
+            raise ParameterError(f"budgets must be levels by name, or left out, beside a column; got {budgets!r}")
+        texts = {} if categories is None else categories
+        reading = Reading(
+            user, label, budget, levels, by_name, texts, classes, task, ignore, max_rows, test_share, seed
+        )
+        return cls.from_rows(read_people(source, reading), budgets=None if budget is not None else budgets, seed=seed)
+
+    @classmethod
+    def from_rows(
+        cls, rows: PeopleRows, *, budgets: Mapping[Any, float] | str | None = None, seed: int = 1
+    ) -> "People":
+        """People of a table that was read; ``budgets`` by user id or by a law, where the table has none."""
+        own = rows.budgets
+        if own is None:
+            if budgets is None:
+                raise ParameterError("budget must name a column, or budgets a law or everybody's own; got neither")
+            by_name = {str(name): own for name, own in budgets.items()} if isinstance(budgets, Mapping) else budgets
+            own = _budgets_of(by_name, rows.names, np.arange(rows.names.size), seed)
+        test = Examples(rows.test_features, _as_labels(rows.test_labels)) if rows.test_labels.size else None
+        classes, parts = len(rows.schema.classes) or None, (rows.features, rows.labels, rows.offsets)
+        people = cls(*parts, own, test=test, classes=classes, schema=rows.schema)
+        people.facts = rows.facts
+        return people
+
+    @classmethod
+    def from_torch(
+        cls,
+        dataset: Any,
+        *,
+        users: ArrayLike,
+        budgets: ArrayLike | Mapping[Any, float] | str,
+        test: Any = None,
+        seed: int = 1,
+    ) -> "People":
+        """People of a torch ``Dataset``, or of anything with ``len`` whose items are pairs of numbers and a label.
+
+        Args:
+            dataset: Item i is (x, y): x a tensor or array, all of one shape, y a class from 0 or a real-valued target.
+            users: User id of every item.
+            budgets: As for `from_arrays`.
+            test: Another data set, of public examples to judge a model by, or None.
+            seed: Of the budgets' law, if one is named.
+        """
+        judges = None if test is None else stacked("test", test)
+        return cls.from_arrays(*stacked("dataset", dataset), budgets=budgets, users=users, test=judges, seed=seed)
 
     @classmethod
     def from_dataset(

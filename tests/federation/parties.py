@@ -279,7 +279,7 @@ def new_run(layout):
     terms = FederationTerms.read(layout.analyzer / "terms.json")
     schedule = read_settings(layout.analyzer / "schedule.json", Schedule)
     with np.load(layout.analyzer / "test.npz") as stored:
-        test = Examples(stored["images"], stored["labels"])
+        test = Examples(stored["features"], stored["labels"])
     of, choices = Identity(terms.digest, "", "replayed"), {"settled": False, "limit": terms.limit}
     return Run(terms.terms, schedule, terms.model, of, users=1, test=test, **choices)
 

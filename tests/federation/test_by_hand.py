@@ -103,7 +103,11 @@ def is_up(port):
 
 @pytest.mark.parametrize(
     ("budgets", "features", "said"),
-    [([3.0], 784, "budgets must be in [0.5, 2]"), ([0.4], 784, "budgets must be in"), ([1.0], 700, "784 features")],
+    [
+        ([3.0], 784, "budgets must be in [0.5, 2]"),
+        ([0.4], 784, "budgets must be in"),
+        ([1.0], 700, "rows of 784 numbers"),
+    ],
 )
 def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path):
     data = write_data(tmp_path / "data.npz", 1, budgets, features)

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from parties import APES, apes, new_run, take
 
 from apes import Plan, Simulation
+from apes.federation.subject import Subject
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.setup import set_up
 from apes.federation.trial.trial import FederationError, Trial
@@ -36,8 +37,15 @@ DEVICES, ROUNDS, ROUND_SECONDS = 3, 16, 120.0
 def trial(small_digits, tmp_path_factory):
     """Three devices of one user each; whatever runs at the end is stopped."""
     folder = tmp_path_factory.mktemp("f") / "faults"
-    plan, people = Plan(rounds=ROUNDS, levels=16), Simulation(users=DEVICES, budgets="grid:0.5:1")
-    set_up(folder, plan, people, small_digits, DEVICES, round_seconds=ROUND_SECONDS)
+    plan, people = Plan(rounds=ROUNDS, levels=16), Simulation(users=DEVICES, budgets="grid:0.5:1", features="pixels")
+    set_up(
+        folder,
+        plan,
+        Subject.of_images(people, small_digits),
+        people.people(small_digits),
+        DEVICES,
+        round_seconds=ROUND_SECONDS,
+    )
     trial = Trial(folder)
     try:
         yield trial

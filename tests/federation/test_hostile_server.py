@@ -10,6 +10,7 @@ import pytest
 
 from apes import Plan, Simulation
 from apes.federation.keys import node_key, write_secret
+from apes.federation.subject import Subject
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import free_ports
 from apes.federation.trial.processes import environment
@@ -111,8 +112,8 @@ out = ""
 @pytest.fixture(scope="module")
 def trial(small_digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("s") / "two"
-    plan, people = Plan(rounds=ROUNDS, levels=16), Simulation(users=DEVICES, budgets="grid:0.5:1")
-    set_up(folder, plan, people, small_digits, DEVICES)
+    plan, people = Plan(rounds=ROUNDS, levels=16), Simulation(users=DEVICES, budgets="grid:0.5:1", features="pixels")
+    set_up(folder, plan, Subject.of_images(people, small_digits), people.people(small_digits), DEVICES)
     trial = Trial(folder)
     try:
         trial.start(["shuffler", "superlink", *trial.vaults])

@@ -12,9 +12,10 @@ from apes.accounting.exposure import Cost, Exposure
 from apes.accounting.victims import Victims
 from apes.errors import DataError, ParameterError
 from apes.federation.vault.charges import Grant, central_cost
+from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger, read_ledger
 from apes.federation.vault.lifetime import Lifetime
-from apes.federation.vault.vault import Holdings, Request, Vault, VaultRefusal, VaultRefused, charges_of
+from apes.federation.vault.vault import Request, Vault, VaultRefusal, VaultRefused, charges_of
 from apes.shuffler.service.policy import Limits
 
 # Two federations of the same people, with different terms.
@@ -44,7 +45,7 @@ def open_two(small, people, tmp_path):
             made.append(VaultLedger(tmp_path / "ledger.sqlite", 8, lifetime))
         runs = ((FIRST, RUN), (SECOND, OTHER_RUN))
         return [
-            Vault(terms, (run,), people, small.shuffler.public_key(), ledger)
+            Vault(terms, (run,), people, small.shuffler.public_key(), ledger, terms.model)
             for (terms, run), ledger in zip(runs, made, strict=True)
         ]
 

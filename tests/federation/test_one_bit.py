@@ -9,9 +9,10 @@ from parties import BUDGETS, LIMITS, RUN, frames_of, opened, population
 
 from apes import LogisticRegression, Terms
 from apes.federation.terms import FederationTerms
+from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.lifetime import Lifetime
-from apes.federation.vault.vault import Holdings, Request, Vault
+from apes.federation.vault.vault import Request, Vault
 from apes.population import People
 from apes.shuffler.service.gate import Gate
 from apes.shuffler.service.intake import Intake
@@ -31,7 +32,7 @@ def answer(small, tmp_path):
     people = People(**population(), budgets=BUDGETS)
     held = Holdings(people, small.keys, np.full(8, np.inf))
     with closing(VaultLedger(tmp_path / "vault.sqlite", 8, Lifetime())) as ledger:
-        vault = Vault(TERMS, (RUN,), held, small.shuffler.public_key(), ledger)
+        vault = Vault(TERMS, (RUN,), held, small.shuffler.public_key(), ledger, TERMS.model)
         return vault.answer(Request(RUN, 1, TERMS.digest, np.zeros(15, dtype="<f4").tobytes()))
 
 

@@ -8,6 +8,7 @@ from parties import apes as command
 from parties import new_run, take
 
 import apes
+from apes.federation.subject import Subject
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.setup import set_up
 from apes.storage.database import read_database
@@ -15,7 +16,7 @@ from apes.wire.release import Release
 
 pytestmark = pytest.mark.slow
 DEVICES, ROUNDS, LEVELS = 2, 3, 16
-PEOPLE = apes.Simulation(users=DEVICES, budgets="grid:0.5:1")
+PEOPLE = apes.Simulation(users=DEVICES, budgets="grid:0.5:1", features="pixels")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,8 @@ def figures(tiny):
 
 def up(folder, tiny, target):
     """Make a federation with this target, and let it run."""
-    set_up(folder, apes.Plan(rounds=ROUNDS, levels=LEVELS, target_epsilon=target), PEOPLE, tiny, DEVICES)
+    plan = apes.Plan(rounds=ROUNDS, levels=LEVELS, target_epsilon=target)
+    set_up(folder, plan, Subject.of_images(PEOPLE, tiny), PEOPLE.people(tiny), DEVICES)
     try:
         return Layout(folder), command("federation", "up", folder, "--json")
     finally:

@@ -11,10 +11,11 @@ from scipy.stats import chi2
 from apes import FedProx, People
 from apes.errors import DataError
 from apes.federation.vault.charges import local_epsilon
+from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.socket import VaultSocket
-from apes.federation.vault.vault import Holdings, Request, Vault, VaultRefusal, VaultRefused
+from apes.federation.vault.vault import Request, Vault, VaultRefusal, VaultRefused
 from apes.mathematics.levels import level_probabilities
 from apes.shuffler.service.intake import Intake
 from apes.shuffler.service.policy import Limits
@@ -49,7 +50,8 @@ def spent_in(ledger):
 
 
 def vault_of(small, held, ledger, terms=None):
-    return Vault(terms or small.terms, (RUN, OTHER_RUN), held, small.shuffler.public_key(), ledger)
+    terms = terms or small.terms
+    return Vault(terms, (RUN, OTHER_RUN), held, small.shuffler.public_key(), ledger, terms.model)
 
 
 def request(small, number, run=RUN, digest=None, weights=None, terms=None):
@@ -224,7 +226,7 @@ def levels_by_input(small, ledger, budget):
     labels = np.arange(64, dtype=np.uint8) % 3
     people = People(np.full((64, 400), 100.0, np.float32), labels, np.arange(65), np.full(64, budget))
     held = Holdings(people, [Ed25519PrivateKey.generate() for _ in labels], np.full(64, np.inf))
-    vault = Vault(LAW, (RUN,), held, small.shuffler.public_key(), ledger)
+    vault = Vault(LAW, (RUN,), held, small.shuffler.public_key(), ledger, LAW.model)
     levels, _, _ = opened(vault.answer(request(small, 1, terms=LAW)), small.shuffler, LAW.dimensions)
     own = np.repeat(np.arange(3) == labels[:, None], 401, axis=1)
     return levels[own], levels[~own]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 from rich.progress import TimeElapsedColumn as Elapsed
 from rich.progress import TimeRemainingColumn as Remaining
@@ -17,6 +18,7 @@ from apes.training.run import RoundMetrics
 
 console = Console(stderr=True)
 _USERS_SHOWN = 20
+_COLUMNS_SHOWN = 6
 
 
 def _bar(*columns: str | ProgressColumn, transient: bool = False) -> Progress:
@@ -58,7 +60,8 @@ def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[Rou
         task = progress.add_task(what, total=rounds, completed=done, state=first)
 
         def show(last: RoundMetrics) -> None:
-            state = "" if last.accuracy is None else f"accuracy {100 * last.accuracy:.2f} %  loss {last.loss:.3f}"
+            state = "" if last.accuracy is None else f"accuracy {100 * last.accuracy:.2f} %  "
+            state += "" if last.loss is None else f"loss {last.loss:.3f}"
             if last.epsilon is not None:
                 state += f"  epsilon {last.epsilon:.3g}"
             progress.update(task, completed=last.round, state=state)
@@ -113,7 +116,9 @@ def groups(personal: list[dict[str, Any]]) -> None:
     """Print what is certified for users by their budgets."""
     table = _table("[bold]Everybody's own[/] (central, all rounds)", ("local budget up to", "users", "epsilon"))
     for group in personal:
-        table.add_row(f"{group['budget']:.4g}", f"{group['users']:,}", f"{group['epsilon']:.4g}")
+        # Whoever chose among levels knows the own budget by its name.
+        name = "".join(f"{escape(level)} " for level in group.get("levels", ()))
+        table.add_row(f"{name}{group['budget']:.4g}", f"{group['users']:,}", f"{group['epsilon']:.4g}")
     console.print(table)
 
 
@@ -149,8 +154,8 @@ def summary(result: dict[str, Any]) -> None:
             low, high = budgets["user_at_delta"]
             local += f"; by the norm {low:.3g} to {high:.3g} per user and round at delta {proved['delta']:.3g}"
     rows = {
-        "test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})",
-        "trained": f"{result['framework']} on {result['data']}: {result['users']:,} users, "
+        **_judged(result),
+        "trained": f"{result['framework']} on {escape(result['data'])}: {result['users']:,} users, "
         f"{result['dimensions']:,} coordinates, {result['rounds']} rounds",
         "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s per round, "
         f"{result['peak_memory_mb']:.0f} MB at the peak",
@@ -164,6 +169,27 @@ def summary(result: dict[str, Any]) -> None:
     console.print(table)
     if proved["epsilon"] is not None:
         groups(proved["by_budget"])
+
+
+def _judged(result: dict[str, Any]) -> dict[str, str]:
+    """How good the model is on the test part, if there is one; and what was read of an own table."""
+    table = result.get("table")
+    if result["loss"] is None:
+        said = {"test part": "none"}
+    elif result["accuracy"] is not None:
+        said = {"test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})"}
+    else:
+        error = "" if table is None else f"[bold]{table['root_mean_square_error']:.4g}[/] in the label's unit "
+        said = {"test error": f"root mean square {error}(loss {result['loss']:.4f})"}
+    if table is not None:
+        most = sorted(table["clipped"].items(), key=lambda item: -item[1])
+        clipped = ", ".join(f"{escape(name)} {100 * share:.3g} %" for name, share in most[:_COLUMNS_SHOWN])
+        more = f" and {len(most) - _COLUMNS_SHOWN} columns more" if len(most) > _COLUMNS_SHOWN else ""
+        said["table"] = (
+            f"{table['rows']:,} rows of {table['users']:,} people who train and {table['test_users']:,} who judge, "
+            f"{table['left_out']:,} left out; outside the bounds: {clipped or 'none'}{more}"
+        )
+    return said
 
 
 def spent(accounts: list[dict[str, Any]]) -> None:
@@ -189,10 +215,13 @@ def spent(accounts: list[dict[str, Any]]) -> None:
 
 def federation(summary: dict[str, Any]) -> None:
     """Print what a federation's run came to."""
-    certified, users = summary["certified"], summary["participants_by_round"]
+    certified, users, accuracy = summary["certified"], summary["participants_by_round"], summary["accuracy"]
+    reached = f"loss [bold]{summary['loss']:.4f}[/]"
+    if accuracy is not None:
+        reached = f"accuracy [bold]{100 * accuracy:.2f} %[/]"
     console.print(
-        f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: accuracy "
-        f"[bold]{100 * summary['accuracy']:.2f} %[/], certified epsilon [bold]{certified['epsilon']:.4g}[/] "
+        f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: "
+        f"{reached}, certified epsilon [bold]{certified['epsilon']:.4g}[/] "
         f"at delta {certified['delta']:.3g} (a user, all rounds, whoever chose who takes part: the limit that was "
         f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent)"
     )

@@ -11,12 +11,14 @@ from apes.cli.converge import converge_command
 from apes.cli.data import data_app
 from apes.cli.federation import federation_app, shuffler_command, vault_command
 from apes.cli.plan import plan_command
+from apes.cli.predict import predict_command
 from apes.cli.reproduce import reproduce_command
 from apes.cli.train import train_command
 from apes.storage.version import __version__
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 shared.command(app, "train")(train_command)
+shared.command(app, "predict")(predict_command)
 shared.command(app, "account")(account_command)
 shared.command(app, "plan")(plan_command)
 shared.command(app, "audit")(audit_command)

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,8 +12,11 @@ import typer
 from apes.checks import one_of
 from apes.cli.shared import parse_levels
 from apes.data import NAMES
+from apes.data.table.opening import is_table
+from apes.data.table.spelling import absolute
 from apes.errors import DataError, ParameterError
 from apes.terms.frameworks import FRAMEWORKS
+from apes.terms.own_table import OwnTable
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
 
@@ -27,7 +31,7 @@ _HELP = {
     "clip or levels are given).",
     "cap": "Largest local budget that is used; whoever has more uses this much (default: what helps accuracy at the "
     "target; none if clip or levels are given).",
-    "data": f"Data set: {', '.join(NAMES)}.",
+    "data": f"Data set: {', '.join(NAMES)}; for train also an own table, a .csv, .parquet or .npz file.",
     "features": "What users make of their images first, in public: oriented-gradients[:CELLS] or pixels.",
     "split": "How images are spread over users: iid, label, dirichlet:ALPHA.",
     "normalise": "pixels (in [0, 1]) or unit-norm (every image of L2 norm 1).",
@@ -56,6 +60,7 @@ _TYPES = {"int": int, "float": float, "str": str}
 # A mechanism of a stranger's is an object: it comes through Python only.
 _FIELDS: dict[str, Field[Any]] = {f.name: f for kind in (Simulation, Plan) for f in fields(kind)}
 del _FIELDS["mechanism"]
+_OF_TABLES = {field.name for kind in (OwnTable, Plan) for field in fields(kind)}
 PRIVATE, PAPER = "private", "paper"
 PRESETS: dict[str, dict[str, Any]] = {PRIVATE: {}, PAPER: {"clip": 0.1, "features": "pixels"}}
 """What is chosen where nothing else is: the best we know at a total epsilon of 1, or the paper's setting."""
@@ -67,21 +72,29 @@ class Choices:
     """What was chosen on the command line, or in an earlier run."""
 
     plan: Plan
-    simulation: Simulation
+    people: Simulation | OwnTable
 
     @classmethod
     def of(cls, choices: dict[str, Any]) -> "Choices":
         """Each choice goes where it belongs; the seed to both."""
 
-        def part(kind: type[Plan] | type[Simulation]) -> dict[str, Any]:
+        def part(kind: type[Plan] | type[Simulation] | type[OwnTable]) -> dict[str, Any]:
             return {field.name: choices[field.name] for field in fields(kind) if field.name in choices}
 
-        return cls(Plan(**part(Plan)), Simulation(**part(Simulation)))
+        kind, plan = _kind_of_people(choices), Plan(**part(Plan))
+        return cls(plan, kind(**part(kind)))
+
+    @property
+    def simulation(self) -> Simulation:
+        """Made-up people, for commands that know no others."""
+        if not isinstance(self.people, Simulation):
+            raise ParameterError(f"data must be one of {', '.join(NAMES)} for this command; got {self.people.data!r}")
+        return self.people
 
     def as_dict(self) -> dict[str, Any]:
         """All choices as plain values."""
-        everything = {**asdict(self.simulation), **self.plan.as_dict()}
-        return {name: everything[name] for name in _FIELDS}
+        everything = {**asdict(self.people), **self.plan.as_dict()}
+        return {name: value for name, value in everything.items() if name != "mechanism"}
 
 
 def with_choices(command: Callable[..., None]) -> Callable[..., None]:
@@ -95,7 +108,7 @@ def with_choices(command: Callable[..., None]) -> Callable[..., None]:
         choices = {name: given.pop(name) for name in _FIELDS}
         command(choices={name: value for name, value in choices.items() if value is not None}, **given)
 
-    parameters = [_parameter(field) for field in _FIELDS.values()]
+    parameters = [option(field, _HELP[field.name]) for field in _FIELDS.values()]
     parameters += [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
     run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -104,32 +117,66 @@ def with_choices(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = None, preset: str = PRIVATE) -> Choices:
-    """The given choices, the preset's for the rest; with those of an earlier run, those, which none may contradict."""
-    choices = ({} if earlier is not None else PRESETS[one_of("preset", preset, list(PRESETS))]) | choices
+def make_choices(
+    choices: dict[str, Any], earlier: Mapping[str, Any] | None = None, preset: str = PRIVATE, *, tables: bool = False
+) -> Choices:
+    """The given choices, the preset's for the rest; with those of an earlier run, those, which none may contradict.
+
+    Whoever takes no ``tables`` refuses them.
+    """
+    rest = PRESETS[one_of("preset", preset, list(PRESETS))] if earlier is None else {}
+    if _names_table(choices):
+        rest = {name: value for name, value in rest.items() if name in _OF_TABLES}
+    choices = rest | choices
     if "levels" in choices:
         choices["levels"] = parse_levels(choices["levels"])
     with suppress(ValueError):
         choices |= {"target_epsilon": float(choices["target_epsilon"])} if "target_epsilon" in choices else {}
+    if not tables:
+        one_of("data", choices.get("data", Simulation.data), NAMES)
+    if _names_table(choices):
+        # A resumed run may be in another folder.
+        choices["data"] = str(Path(choices["data"]).resolve())
+        choices |= {"bounds": absolute(choices["bounds"])} if "bounds" in choices else {}
     if earlier is None:
         return Choices.of(choices)
     for name, value in choices.items():
         if value != earlier.get(name):
             before = "left out" if earlier.get(name) is None else repr(earlier[name])
             raise ParameterError(f"{name} must be {before} to resume this run, got {value!r}")
-    unknown = sorted(set(earlier) - set(_FIELDS))
+    unknown = sorted(set(earlier) - {*_FIELDS, *(field.name for field in fields(OwnTable))})
     if unknown:
         raise DataError(f"the run was started with choices that are not known here: {', '.join(unknown)}")
     return Choices.of(dict(earlier))
 
 
-def _parameter(field: Field[Any]) -> inspect.Parameter:
+def _names_table(choices: Mapping[str, Any]) -> bool:
+    return "data" in choices and choices["data"] not in NAMES and is_table(choices["data"])
+
+
+def _kind_of_people(choices: Mapping[str, Any]) -> type[Simulation] | type[OwnTable]:
+    """Whether people are made up or stand in a table; refuses what would do nothing for them."""
+    is_own = _names_table(choices)
+    kind: type[Simulation] | type[OwnTable] = OwnTable if is_own else Simulation
+    why = "the table says whose its rows are" if is_own else "data names no table (a .csv, .parquet or .npz file)"
+    taken = {field.name for part in (kind, Plan) for field in fields(part)}
+    for name, value in choices.items():
+        # An earlier run's choices may name what was left out.
+        if name not in taken and value is not None:
+            raise ParameterError(f"{name} must be left out: {why}; got {value!r}")
+    for name in ("user_column", "label_column") if is_own else ():
+        if name not in choices:
+            raise ParameterError(f"{name} must name a column of {choices['data']}, got none")
+    return kind
+
+
+def option(field: Field[Any], text: str) -> inspect.Parameter:
+    """One option for a field."""
     # Some are a number or a word; everything else is what its annotation begins with.
     first = str(getattr(field.type, "__name__", field.type)).split(" |")[0]
     kind = str if field.name in _NUMBERS_OR_WORDS else _TYPES[first]
-    text = _HELP[field.name]
     if field.default is not None and field.default is not MISSING:
         text += f" (default {field.default})"
-    option = typer.Option(f"--{field.name.replace('_', '-')}", help=text, show_default=False)
-    annotation: Any = Annotated[kind | None, option]
+    named = typer.Option(f"--{field.name.replace('_', '-')}", help=text, show_default=False)
+    annotation: Any = Annotated[kind | None, named]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

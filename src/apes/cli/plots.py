@@ -25,16 +25,19 @@ _OFTEN = 20
 
 
 def draw_accuracy(metrics: tuple[RoundMetrics, ...], title: str, path: Path) -> None:
-    """Draw test accuracy and loss over the rounds."""
+    """Draw test accuracy, where there is one, and loss over the rounds."""
     figure, (axes,) = panels(7, 4)
-    rounds = [entry.round for entry in metrics]
-    axes.plot(rounds, [100 * (entry.accuracy or 0.0) for entry in metrics], color=BLUE)
+    rounds, last = [entry.round for entry in metrics], metrics[-1]
+    losses = axes
+    if last.accuracy is not None:
+        axes.plot(rounds, [100 * (entry.accuracy or 0.0) for entry in metrics], color=BLUE)
+        axes.set_ylabel("test accuracy (%)", color=BLUE)
+        losses = axes.twinx()
     axes.set_xlabel("round")
-    axes.set_ylabel("test accuracy (%)", color=BLUE)
-    losses = axes.twinx()
     losses.plot(rounds, [entry.loss or 0.0 for entry in metrics], color=BROWN, linestyle="--")
-    losses.set_ylabel("test loss (nats)", color=BROWN)
-    axes.set_title(f"{title}: {100 * (metrics[-1].accuracy or 0.0):.2f} % after {metrics[-1].round} rounds")
+    losses.set_ylabel("test loss (nats)" if last.accuracy is not None else "test loss (squared)", color=BROWN)
+    reached = f"loss {last.loss:.4f}" if last.accuracy is None else f"{100 * last.accuracy:.2f} %"
+    axes.set_title(f"{title}: {reached} after {last.round} rounds")
     save(figure, path)
 
 

@@ -2,7 +2,7 @@
 
 import resource
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,12 +12,15 @@ import typer
 from apes.accounting.account import by_group, local_figures
 from apes.cli import display, shared
 from apes.cli.options import PRIVATE, Choices, Preset, make_choices, with_choices
+from apes.cli.subjects import budgets_said, named_groups, of_table, subjects
+from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
 from apes.features.feature_map import FeatureMap
 from apes.models.model import Model
 from apes.population import People
 from apes.storage.version import __version__
 from apes.terms.fitting import fitted
+from apes.terms.own_table import OwnTable
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
 from apes.training.round import Workers
@@ -27,6 +30,7 @@ from apes.training.train import TrainingResult, train
 
 
 @with_choices
+@with_table_choices
 # parameters: one per option, as typer wants it.
 def train_command(
     choices: dict[str, Any],
@@ -41,7 +45,7 @@ def train_command(
     if resume is not None and out is not None:
         raise ParameterError(f"out must be left out: --resume goes on in its own folder; got {str(out)!r}")
     earlier = None if resume is None else RunFolder.open(resume)
-    chosen = make_choices(choices, None if earlier is None else earlier.config["choices"], preset)
+    chosen = make_choices(choices, None if earlier is None else earlier.config["choices"], preset, tables=True)
     workers = Workers(threads=threads)
     if out is not None:
         check_new(out)
@@ -59,14 +63,10 @@ def train_command(
 
         how: dict[str, Any] = {"workers": workers, "resume": reached, "after_round": after_round}
         result = train(task.model, task.people, plan, features=task.features, **how)
-    summary = _summary(chosen.simulation, task.model, result, time.perf_counter() - began)
+    summary = _summary(chosen.people, task.model, result, time.perf_counter() - began) | of_table(task.people, result)
     summary["out"] = None if folder is None else str(folder.path)
     if folder is not None:
-        folder.finish(result.weights, summary)
-        title = f"{summary['framework']} on {summary['data']}: {summary['users']:,} users, budgets {summary['budgets']}"
-        from apes.cli.plots import draw_accuracy
-
-        draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
+        _finish(folder, result, summary)
     display.summary(summary)
     shared.tell(summary, as_json)
 
@@ -83,12 +83,12 @@ class _Task:
 
 
 def _task(chosen: Choices, data_dir: Path | None) -> _Task:
-    dataset, simulation = display.dataset(chosen.simulation, data_dir), chosen.simulation
-    people, model = simulation.people(dataset), simulation.model(dataset)
+    people, model, source = subjects(chosen.people, data_dir)
+    features = chosen.people.feature_map() if isinstance(chosen.people, Simulation) else None
     with display.working() as say:
         say("fitting clip bound and cap to the budgets")
         plan = fitted(chosen.plan, people.budgets, model)
-    return _Task(people, model, simulation.feature_map(), plan, dataset.provenance)
+    return _Task(people, model, features, plan, source)
 
 
 def _new_folder(path: Path, chosen: Choices, task: _Task) -> RunFolder | None:
@@ -98,10 +98,22 @@ def _new_folder(path: Path, chosen: Choices, task: _Task) -> RunFolder | None:
     cohorts = list(islice(terms.cohorts(budgets, dimensions), terms.rounds))
     if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
         return None
-    return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=task.source)
+    schema = people.schema
+    return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=task.source, schema=schema)
 
 
-def _summary(simulation: Simulation, model: Model, result: TrainingResult, seconds: float) -> dict[str, Any]:
+def _finish(folder: RunFolder, result: TrainingResult, summary: dict[str, Any]) -> None:
+    """Write the model, the summary and a picture of how it went."""
+    from apes.cli.plots import draw_accuracy
+
+    folder.finish(result.weights, summary)
+    what = f"{summary['framework']} on {Path(summary['data']).name}"
+    title = f"{what}: {summary['users']:,} users, budgets {summary['budgets']}"
+    if result.metrics[-1].loss is not None:
+        draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
+
+
+def _summary(simulation: Simulation | OwnTable, model: Model, result: TrainingResult, seconds: float) -> dict[str, Any]:
     """What a run came to, as plain values."""
     plan = result.plan
     low, high = float(result.budgets.min()), float(result.budgets.max())
@@ -114,11 +126,11 @@ def _summary(simulation: Simulation, model: Model, result: TrainingResult, secon
         local["user_at_delta"] = [figures["user_at_delta"] for figures in of_both]
     proved = result.guarantee.as_dict([entry.epsilon for entry in result.metrics])
     if proved["epsilon"] is not None:
-        proved["by_budget"] = [asdict(group) for group in by_group(result.guarantee, result.budgets)]
+        proved["by_budget"] = named_groups(by_group(result.guarantee, result.budgets), result.model.schema)
     return {
         "framework": plan.framework,
-        "budgets": simulation.budgets,
-        "users": simulation.users,
+        "budgets": budgets_said(simulation),
+        "users": result.budgets.size,
         "dimensions": exposure.dimensions,
         "rounds": len(result.metrics),
         "clip": plan.terms.clip,
@@ -127,8 +139,8 @@ def _summary(simulation: Simulation, model: Model, result: TrainingResult, secon
         "levels": exposure.levels,
         "seed": plan.seed,
         "data": simulation.data,
-        "split": simulation.split,
-        "features": simulation.features,
+        "split": getattr(simulation, "split", None),
+        "features": getattr(simulation, "features", None),
         "learning_rate": optimizer.learning_rate,
         "accuracy": last.accuracy,
         "loss": last.loss,

@@ -84,7 +84,7 @@ def load(
             pixels, provenance = _read_files(CATALOGUE[name], data_dir, cache)
         except DataError as error:
             raise DataError(f"{error}; run `apes data get {name}`, or {BY_HAND}") from None
-    train, test = (_scale(images, normalise) for images in (pixels.train_images, pixels.test_images))
+    train, test = (scaled_images(images, normalise) for images in (pixels.train_images, pixels.test_images))
     return Dataset(name, train, pixels.train_labels, test, pixels.test_labels, f"{name}: {provenance}")
 
 
@@ -124,10 +124,11 @@ def _read_labels(path: Path, dimensions: int) -> U8:
     return classes[:, 0].astype(np.uint8)
 
 
-def _scale(images: U8, normalise: str) -> F32:
-    """Flatten images and bring them to [0, 1], or to L2 norm 1."""
+def scaled_images(images: U8 | F32, normalise: str) -> F32:
+    """Flatten images and bring them to [0, 1], where they are not yet, or to L2 norm 1."""
     # The dtype keeps numpy from a float64 copy, 376 MB for 60,000 images.
-    flat = np.divide(images.reshape(len(images), -1), np.float32(255), dtype=np.float32)
+    whole = np.float32(255 if images.dtype == np.uint8 else 1)
+    flat = np.divide(images.reshape(len(images), -1), whole, dtype=np.float32)
     if normalise == "unit-norm":
         norms = np.sqrt(np.einsum("ij,ij->i", flat, flat))
         flat /= np.where(norms > 0, norms, np.float32(1))[:, None]

@@ -32,8 +32,12 @@ def mapped(people: Population, test: Examples | None, features: FeatureMap) -> t
     """The same people and examples, seen through a feature map."""
     if not isinstance(features.digest, str) or not features.digest:
         raise ParameterError(f"{type(features).__name__}.digest must be a text that tells the map from others")
-    examples = None if test is None else Examples(_checked(features, test.features), test.labels)
-    return _MappedPopulation(people, features), examples
+    return _MappedPopulation(people, features), None if test is None else seen_through(features, test)
+
+
+def seen_through(features: FeatureMap | None, examples: Examples) -> Examples:
+    """The same examples, seen through a feature map, if there is one."""
+    return examples if features is None else Examples(_checked(features, examples.features), examples.labels)
 
 
 class _MappedPopulation:

@@ -4,7 +4,9 @@ from apes.errors import ParameterError
 from apes.features.feature_map import FeatureMap
 from apes.features.oriented_gradients import OrientedGradients
 
-_GRADIENTS, _PIXELS = "oriented-gradients", "pixels"
+PIXELS = "pixels"
+"""The name of no map: rows as they are."""
+_GRADIENTS = "oriented-gradients"
 
 
 def named_features(name: str) -> FeatureMap | None:
@@ -14,8 +16,8 @@ def named_features(name: str) -> FeatureMap | None:
     7
     """
     kind, colon, cells = name.partition(":")
-    if name == _PIXELS:
+    if name == PIXELS:
         return None
     if kind != _GRADIENTS or (colon and not (cells.isascii() and cells.isdecimal() and len(cells) < 5)):
-        raise ParameterError(f"features must be {_PIXELS} or {_GRADIENTS}[:CELLS], got {name!r}")
+        raise ParameterError(f"features must be {PIXELS} or {_GRADIENTS}[:CELLS], got {name!r}")
     return OrientedGradients(cells=int(cells)) if colon else OrientedGradients()

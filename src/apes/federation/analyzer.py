@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from apes.checks import positive, whole
-from apes.errors import DataError, ParameterError, ProtocolError
+from apes.errors import ApesError, DataError, ParameterError, ProtocolError
+from apes.features.feature_map import seen_through
+from apes.federation.agreed_model import check_examples, own_model
+from apes.federation.installed import InstalledModel, check_package
 from apes.federation.shuffler_client import ShufflerClient, TargetReached
 from apes.federation.terms import FederationTerms
-from apes.models.logistic import LogisticRegression
+from apes.models.model import Model
 from apes.population import Examples
 from apes.storage.arrays import read_arrays
 from apes.storage.settings import read_settings, read_token
@@ -34,11 +37,14 @@ class AnalyzerSettings:
     schedule: str = "schedule.json"
     token: str = "token"  # for the shuffler
     authority: str = "authority.pem"  # certificate that the shuffler's must be signed by
-    test: str = "test.npz"  # public ``images`` and ``labels`` that the model is judged by
+    test: str = "test.npz"  # public ``features`` and ``labels`` that the model is judged by
     folder: str = "run"  # where checkpoint, metrics and model go
     keep_sealed: bool = False  # whether to keep every round's sealed reports, which the analyzer cannot open
+    model: str | None = None  # ``module:attribute`` that the analyzer installed; None for a model that is built in
 
     def __post_init__(self) -> None:
+        if self.model is not None:
+            check_package("model", self.model)
         whole("nodes", self.nodes, 1)
         positive("round_seconds", self.round_seconds, 86400)
 
@@ -52,8 +58,9 @@ class AnalyzerRun:
         schedule = read_settings(folder / self.settings.schedule, Schedule)
         self.folder = folder / self.settings.folder
         self._folder = _run_folder(self.folder, self.terms)
-        test = _read_test(folder / self.settings.test, self.terms.model)
-        self._run = self._resumed(schedule, test)
+        model, test = self._own_model(), _read_test(folder / self.settings.test, self.terms)
+        check_examples(model, test, str(folder / self.settings.test))
+        self._run = self._resumed(schedule, model, test)
         token = read_token(folder / self.settings.token)
         self._shuffler = ShufflerClient(self.settings.shuffler, token, folder / self.settings.authority)
         self._began, self._refused = time.perf_counter(), ""
@@ -118,7 +125,7 @@ class AnalyzerRun:
         expected = (self.settings.run, self.number, self.terms.digest, (self.terms.dimensions, self.terms.levels))
         if (release.run, release.round, release.terms, release.batch.counts.shape) != expected:
             raise ProtocolError(f"the shuffler's release is not that of round {self.number} under these terms")
-        limits, budgets = self.terms.limits, release.batch.budgets
+        limits, budgets = self.terms.taken, release.batch.budgets
         if not (budgets.size >= limits.smallest_cohort and limits.takes(budgets)):
             raise ProtocolError(f"the shuffler's release {self.number} is of a cohort beyond the terms' limits")
         sealed = self.batch
@@ -135,12 +142,18 @@ class AnalyzerRun:
         if not self.settings.keep_sealed:
             batch.unlink(missing_ok=True)
 
-    def _resumed(self, schedule: Schedule, test: Examples) -> Run:
+    def _own_model(self) -> Model:
+        try:
+            return own_model(self.terms.model, self.settings.model)
+        except ApesError as error:
+            raise DataError(f"the analyzer's settings do not fit its terms: {error}") from None
+
+    def _resumed(self, schedule: Schedule, model: Model, test: Examples) -> Run:
         people = f"those who take part in {self.settings.run}"
         identity = Identity(self.terms.digest, schedule_digest(schedule, 0), people)
         try:
             reached = self._folder.load()
-            terms, model, limit = self.terms.terms, self.terms.model, self.terms.limit
+            terms, limit = self.terms.terms, self.terms.limit
             return Run(
                 *(terms, schedule, model, identity), users=1, test=test, settled=False, limit=limit, resume=reached
             )
@@ -154,11 +167,14 @@ def _run_folder(path: Path, terms: FederationTerms) -> RunFolder:
     choices, data = {"terms": terms.digest}, "held by the federation's vaults"
     # Who takes part is chosen on the way, by who answers and by whoever asks: only a limit is a guarantee then.
     accountant = terms.terms.accountant(1, settled=False, limit=terms.limit)
-    return RunFolder.create(path, choices, accountant, rounds=terms.rounds, data=data)
+    # From a schema `apes predict` makes the model that goes with it: not one of a stranger's.
+    schema = None if isinstance(terms.model, InstalledModel) else terms.schema
+    return RunFolder.create(path, choices, accountant, rounds=terms.rounds, data=data, schema=schema)
 
 
-def _read_test(path: Path, model: LogisticRegression) -> Examples:
-    images, labels = read_arrays(path, ("images", "labels")).values()
-    if images.ndim != 2 or images.shape[1] != model.features or labels.shape != images.shape[:1] or not labels.size:
-        raise DataError(f"{path} must hold images of {model.features} numbers and a label each, got {images.shape}")
-    return Examples(images.astype(np.float32), labels)
+def _read_test(path: Path, terms: FederationTerms) -> Examples:
+    """Public examples, as the model sees them."""
+    rows, labels = read_arrays(path, ("features", "labels")).values()
+    if rows.ndim < 2 or labels.shape != rows.shape[:1] or not labels.size:
+        raise DataError(f"{path} must hold rows and a label each, got {rows.shape} and {labels.shape}")
+    return seen_through(terms.feature_map(), Examples(rows.astype(np.float32), labels))

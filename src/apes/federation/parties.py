@@ -8,22 +8,22 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from apes.errors import ParameterError
+from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.keys import Authority, node_key, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
-from apes.federation.vault.folder import VAULT, VaultSettings, read_vault
+from apes.federation.vault.folder import VAULT, VaultSettings, check_vault
 from apes.federation.vault.lifetime import Lifetime
 from apes.population import Examples
 from apes.shuffler.service.policy import Policy
@@ -89,6 +89,7 @@ class Task:
     terms: FederationTerms
     schedule: Schedule
     test: Examples  # public, to judge the model by
+    model: str | None = None  # of an installed model, as the analyzer's owner names it
 
 
 def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
@@ -109,9 +110,9 @@ def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
     shutil.copytree(_APP, layout.analyzer / "app", ignore=shutil.ignore_patterns("__pycache__"))
     url, link = (f"{host}:{port}" for host, port in (servers.shuffler, servers.superlink))
     waits = servers.nodes, servers.round_seconds
-    settings = AnalyzerSettings(run, f"https://{url}", *waits, keep_sealed=servers.keep_sealed)
+    settings = AnalyzerSettings(run, f"https://{url}", *waits, keep_sealed=servers.keep_sealed, model=task.model)
     write_settings(layout.analyzer / "analyzer.json", settings)
-    write_arrays(layout.analyzer / "test.npz", {"images": task.test.features, "labels": task.test.labels})
+    write_arrays(layout.analyzer / "test.npz", {"features": task.test.features, "labels": task.test.labels})
     write_settings(layout.analyzer / "schedule.json", task.schedule)
     for reader in (layout.analyzer, layout.invitation):
         task.terms.write(reader / "terms.json")
@@ -121,32 +122,50 @@ def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
     return invitation
 
 
-def join(
-    folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], node_port: int, lifetime: Lifetime
-) -> Card:
+@dataclass(frozen=True)
+class Consent:
+    """What a device's owner decides: not the invitation's to say.
+
+    Attributes:
+        model: ``module:attribute`` of a model that the owner installed and allows to run on the data; None for none.
+        lifetime: What each user grants centrally, over all runs and federations.
+        node_port: Local port of the SuperNode.
+    """
+
+    model: str | None = None
+    lifetime: Lifetime = field(default_factory=Lifetime)
+    node_port: int = 9094
+
+
+def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], consent: Consent) -> Card:
     """Make the folder of a device or silo, with keys that nobody else has; return its card, which is also kept there.
 
     The arrays are its users' ``features``, ``labels``, ``offsets``, ``budgets`` and perhaps ``allowances``; by default
-    everybody allows one whole run and no more. The SuperNode gets a local port. ``lifetime`` is what each user grants
-    centrally, over all runs and federations.
+    everybody allows one whole run and no more.
     """
     invitation = read_settings(invitation_folder / _INVITATION, Invitation)
     terms = FederationTerms.read(invitation_folder / "terms.json")
-    budgets = np.asarray(arrays["budgets"], dtype=np.float64)
+    # Before anything is written: the owner named this model, or it does not run here.
+    own_model(terms.model, consent.model)
+    budgets, lifetime = terms.applied(arrays["budgets"]), consent.lifetime
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
     write_arrays(folder / "data.npz", {"allowances": terms.charged * budgets * terms.rounds, **arrays}, 0o600)
     write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
     terms.write(folder / "terms.json")
     settings = VaultSettings(
-        *((invitation.run,), invitation.shuffler_key), lifetime_epsilon=lifetime.epsilon, lifetime_delta=lifetime.delta
+        (invitation.run,),
+        invitation.shuffler_key,
+        lifetime_epsilon=lifetime.epsilon,
+        lifetime_delta=lifetime.delta,
+        model=consent.model,
     )
     write_settings(folder / VAULT, settings)
     # What the vault will read has to be right now, while somebody is looking.
-    read_vault(folder / VAULT)
+    check_vault(folder / VAULT)
     write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
     private, public = node_key()
     write_secret(folder / "node.key", private)
-    write_device_scripts(folder, invitation.superlink, node_port)
+    write_device_scripts(folder, invitation.superlink, consent.node_port)
     card = Card(tuple(key.public_key().public_bytes_raw().hex() for key in keys), public.decode())
     write_settings(folder / CARD, card)
     return card
@@ -159,7 +178,7 @@ def admit(folder: Path, cards: list[Card]) -> Policy:
     terms = FederationTerms.read(layout.invitation / "terms.json")
     thin = terms.terms.sparsification
     policy = Policy(
-        **asdict(terms.limits),
+        **asdict(terms.taken),
         terms=terms.digest,
         runs=(invitation.run,),
         rounds=terms.rounds,

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -42,6 +43,7 @@ class Relay:
     def __init__(self, analyzer: AnalyzerRun, grid: Grid) -> None:
         self._analyzer, self._grid = analyzer, grid
         self._silent: set[int] = set()
+        self._refusals: Counter[str] = Counter()
 
     def train(self) -> None:
         """Run the rounds that are left; a round with too few reports is tried again."""
@@ -54,7 +56,7 @@ class Relay:
                 self._run_round()
             failed = 0 if self._analyzer.number > number or self._analyzer.is_done else failed + 1
             if failed == _MOST_FAILED_ATTEMPTS:
-                raise ProtocolError(f"round {number} found too few reports {failed} times; see the shuffler's log")
+                raise ProtocolError(self._too_few(number, failed))
             if failed > 0:
                 # Whoever was merely slow is waited for again, and whoever left may come back.
                 self._silent.clear()
@@ -62,13 +64,14 @@ class Relay:
 
     def _run_round(self) -> None:
         began, slowest, number = time.perf_counter(), 0.0, self._analyzer.number
+        self._refusals.clear()
         size = envelope_size(self._analyzer.terms.dimensions, self._analyzer.terms.levels)
 
         def write(file: BinaryIO) -> None:
             nonlocal slowest
             for reply in self._replies():
                 slowest = max(slowest, _vault_seconds(reply))
-                file.writelines(_sealed(reply, size))
+                file.writelines(self._sealed(reply, size))
 
         write_whole(self._analyzer.batch, write)
         collected = time.perf_counter() - began
@@ -131,18 +134,27 @@ class Relay:
         if not self._nodes():
             raise ProtocolError(f"no SuperNode came within {_SECONDS_FOR_NODES:g} seconds")
 
+    def _sealed(self, reply: Message, size: int) -> Iterator[bytes]:
+        """The sealed reports of a reply, framed; whatever else a node sends is dropped here and harms nobody else's."""
+        record = reply.content.array_records.get("reports", ArrayRecord())
+        if "sealed" not in record:
+            refused = reply.content.config_records.get("refused", ConfigRecord())
+            reason = str(refused.get("reason"))[:40]
+            log("vault-refused", node=reply.metadata.src_node_id, reason=reason)
+            self._refusals[reason] += 1
+            return
+        reader = FrameReader(size)
+        yield from framed(reader.feed(record["sealed"].data))
+        if not reader.is_complete:
+            log("cut-short", node=reply.metadata.src_node_id)
 
-def _sealed(reply: Message, size: int) -> Iterator[bytes]:
-    """The sealed reports of a reply, framed; whatever else a node sends is dropped here and harms nobody else's."""
-    record = reply.content.array_records.get("reports", ArrayRecord())
-    if "sealed" not in record:
-        refused = reply.content.config_records.get("refused", ConfigRecord())
-        log("vault-refused", node=reply.metadata.src_node_id, reason=str(refused.get("reason"))[:40])
-        return
-    reader = FrameReader(size)
-    yield from framed(reader.feed(record["sealed"].data))
-    if not reader.is_complete:
-        log("cut-short", node=reply.metadata.src_node_id)
+    def _too_few(self, number: int, times: int) -> str:
+        said = ", ".join(f"{reason!r} {count} times" for reason, count in sorted(self._refusals.items()))
+        # What vaults say in one word, their owners say at length.
+        why = f"vaults refused by {said}" if said else "see the shuffler's log"
+        if self._refusals["terms"]:
+            why += "; 'terms': their owners agreed to other terms, or to another model, than the analyzer's"
+        return f"round {number} found too few reports {times} times; {why}"
 
 
 def _vault_seconds(reply: Message) -> float:

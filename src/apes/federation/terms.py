@@ -2,19 +2,24 @@
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from apes.accounting.exposure import Cost, Exposure
 from apes.accounting.guarantee import cover_of
-from apes.client.client import DeviceClient
-from apes.errors import DataError, ParameterError
+from apes.data.table.schema import Schema
+from apes.errors import ApesError, DataError, ParameterError
+from apes.features.feature_map import FeatureMap
+from apes.features.named import PIXELS, named_features
+from apes.federation.agreed_model import AgreedModel, plain_model, read_model
+from apes.mathematics.arrays import F64
 from apes.mathematics.thresholds import MAX_LEVELS
-from apes.models.logistic import FedProx, LogisticRegression
 from apes.shuffler.service.policy import Limits
 from apes.storage.settings import from_plain, read_settings, write_settings
 from apes.terms.terms import Terms
@@ -25,40 +30,61 @@ class FederationTerms:
     """Terms, the model that they are about, and which cohorts count. Everybody's budget is their own: not in here."""
 
     terms: Terms  # with a certificate, coded reports and an explicit delta
-    model: LogisticRegression
+    model: AgreedModel
     limits: Limits  # that the shuffler keeps; so nobody hides among fewer, or louder, than these
+    features: str = PIXELS  # public map that users apply to their rows first, by name
+    schema: Schema | None = None  # how rows of tables are encoded, where users have tables
 
     def __post_init__(self) -> None:
-        self.client()
+        self.terms.device_stages(self.dimensions)
+        if self.feature_map() is not None and self.schema is not None:
+            raise ParameterError(f"features must be {PIXELS} beside a schema of tables, got {self.features!r}")
         if self.terms.delta is None:
             raise ParameterError("delta must be given in a federation: its size is not known beforehand; got None")
         self.target  # noqa: B018 - checks it
 
     @classmethod
     def read(cls, path: Path) -> "FederationTerms":
-        """Read terms from a file."""
+        """Read terms from a file; nothing that they name is imported."""
         raw = read_settings(path, _PlainTerms)
-        local = raw.model.get("local")
-        steps = None if local is None else from_plain(local, FedProx, f"{path}, model, local")
         terms = from_plain(raw.terms, Terms, f"{path}, terms")
-        model = from_plain(raw.model | {"local": steps}, LogisticRegression, f"{path}, model")
+        model = read_model(raw.model, f"{path}, model")
         limits = from_plain(raw.limits, Limits, f"{path}, limits")
         try:
-            return cls(terms, model, limits)
-        except ParameterError as error:
+            schema = None if raw.schema is None else Schema.from_dict(raw.schema)
+            return cls(terms, model, limits, raw.features, schema)
+        except ApesError as error:
             raise DataError(f"{path}: {error}") from None
 
     def write(self, path: Path) -> None:
         """Write the terms to a file."""
+        write_settings(path, self._plain())
+
+    def _plain(self) -> "_PlainTerms":
         plain = asdict(self.terms)
         del plain["mechanism"]
-        write_settings(path, _PlainTerms(plain, asdict(self.model), asdict(self.limits)))
+        schema = None if self.schema is None else self.schema.as_dict()
+        return _PlainTerms(plain, plain_model(self.model), asdict(self.limits), self.features, schema)
 
     @property
     def digest(self) -> str:
         """Digest of every choice, 64 hexadecimal digits: what reports are bound to."""
-        parts = ["apes federation 1", self.terms.digest(self.model), asdict(self.limits)]
+        features = self.feature_map()
+        made_of = self.terms.reports.digest, self.model.digest, "" if features is None else features.digest
+        parts = ["apes federation 2", asdict(self._plain()), *made_of]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=float).encode()).hexdigest()
+
+    @property
+    def taken(self) -> Limits:
+        """Which budgets the shuffler takes: those within the limits, as the cap leaves them."""
+        cap, limits = math.inf if self.terms.cap is None else self.terms.cap, self.limits
+        return Limits(min(limits.smallest_budget, cap), min(limits.largest_budget, cap), limits.smallest_cohort)
+
+    def applied(self, budgets: ArrayLike) -> F64:
+        """Budgets of users, checked, as they are used and charged for."""
+        applied = self.terms.applied(budgets)
+        self.taken.check(applied)
+        return applied
 
     @cached_property
     def worst(self) -> Exposure:
@@ -67,7 +93,8 @@ class FederationTerms:
         Every other cohort hides better: more people do, smaller budgets do, and a smaller budget of one's own needs
         less hiding (docs/proofs.md, 4).
         """
-        return self.terms.exposure(0, np.full(self.limits.smallest_cohort, self.limits.largest_budget), self.dimensions)
+        worst = np.full(self.taken.smallest_cohort, self.taken.largest_budget)
+        return self.terms.exposure(0, worst, self.dimensions)
 
     @cached_property
     def limit(self) -> Cost:
@@ -105,9 +132,9 @@ class FederationTerms:
         """Levels of a report."""
         return self.terms.reports.levels or MAX_LEVELS
 
-    def client(self) -> DeviceClient:
-        """What a device runs."""
-        return self.terms.device_client(self.model)
+    def feature_map(self) -> FeatureMap | None:
+        """What users apply to their rows first; None if nothing."""
+        return named_features(self.features)
 
 
 @dataclass(frozen=True)
@@ -115,11 +142,15 @@ class _PlainTerms:
     terms: dict[str, Any]
     model: dict[str, Any]
     limits: dict[str, Any]
+    features: str
+    schema: dict[str, Any] | None
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not isinstance(value, dict):
-                raise ParameterError(f"{name} must hold an object, got {value!r}")
+        for name in ("terms", "model", "limits"):
+            if not isinstance(getattr(self, name), dict):
+                raise ParameterError(f"{name} must hold an object, got {getattr(self, name)!r}")
+        if not isinstance(self.schema, dict | None):
+            raise ParameterError(f"schema must hold an object or null, got {self.schema!r}")
         # A stranger's mechanism is code, which no file holds.
         if "mechanism" in self.terms:
             raise ParameterError("terms: unknown field 'mechanism'")

@@ -101,7 +101,7 @@ class LogisticRegression:
         steps = _ONE_GRADIENT if local is None else (local.epochs, local.learning_rate, local.mu)
         shaped = self.shaped(weights)
         local_coefficients(shaped, block.features, block.labels, block.offsets, *steps, coefficients)
-        return _RowCombination(block, coefficients)
+        return RowCombination(block, coefficients)
 
     def updates(self, weights: F32, block: UserBlock) -> F32:
         """Updates of a block of users, whole."""
@@ -117,22 +117,42 @@ class LogisticRegression:
         own = logits[np.arange(labels.size), labels]
         return float((logits.argmax(axis=1) == labels).mean()), float((log_norm - own).mean())
 
+    def outputs(self, weights: F64, rows: F32) -> F64:
+        """Scores of every class, for each of some rows."""
+        slopes, intercepts = self.coefficients(weights)
+        if rows.ndim != 2 or rows.shape[1] != self.features:
+            raise ParameterError(f"rows must have {self.features} numbers each, got shape {rows.shape}")
+        return np.asarray(rows.astype(np.float64) @ slopes.T + intercepts)
+
+    def coefficients(self, weights: F64) -> tuple[F64, F64]:
+        """Weights (classes, features) and biases (classes,): a row's scores are weights @ row + biases."""
+        shaped = weights.reshape(self.classes, self.features + 1)
+        return shaped[:, :-1], shaped[:, -1]
+
     def _check(self, block: UserBlock) -> None:
         # The compiled loops index by label and feature without looking.
-        if block.features.ndim != 2 or block.features.shape[1] != self.features:
-            raise ParameterError(f"features must be rows of {self.features} numbers, got shape {block.features.shape}")
+        check_rows(block, self.features)
         if not np.issubdtype(block.labels.dtype, np.integer):
             raise ParameterError(f"labels must be classes to train logistic regression, got {block.labels.dtype}")
         if block.labels.max() >= self.classes:
             raise ParameterError(f"labels must be in [0, {self.classes - 1}], got {block.labels.max()}")
 
 
+def check_rows(block: UserBlock, features: int) -> None:
+    """Raise unless every row of a block has as many numbers as there are features."""
+    if block.features.ndim != 2 or block.features.shape[1] != features:
+        raise ParameterError(f"features must be rows of {features} numbers, got shape {block.features.shape}")
+
+
 @dataclass(frozen=True, eq=False)
-class _RowCombination:
+class RowCombination:
+    """Updates that are combinations of each user's own rows, lengthened by a 1: a coefficient per row and output."""
+
     block: UserBlock
     coefficients: F32
 
     def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
+        """Coordinates start .. stop - 1 of every user."""
         users = self.block.offsets.size - 1
         out = scratch[: users * (stop - start)].reshape(users, stop - start)
         write_out(self.block.features, self.coefficients, self.block.offsets, start, out)

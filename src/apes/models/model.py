@@ -25,7 +25,8 @@ class Model(Protocol):
     A model may also have ``prepare(weights, block)``, which returns a `PreparedUpdate`: a fast road on which updates
     are written out some coordinates at a time. And it may have ``is_difference = True``, where updates are
     differences of models after local steps, not gradients: the default step is smaller then. And ``stride``: how far
-    the model should move in a round where all updates are clipped to their norm and agree, 0.5 by default.
+    the model should move in a round where all updates are clipped to their norm and agree, 0.5 by default. With
+    ``outputs(weights, rows)``, one number or a score for every class per row, `apes.Trained` predicts by it.
     """
 
     @property

@@ -12,14 +12,25 @@ from numpy.typing import NDArray
 from apes.errors import DataError
 from apes.storage.files import write_whole
 
+_UNREADABLE = (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
 
 def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, NDArray[Any]]:
     """Read these arrays of an archive; those that are optional if it has them."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in [*needed, *(name for name in optional if name in stored)]}
-    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _UNREADABLE as error:
         raise DataError(f"{path} cannot be read: {error}") from None
+
+
+def read_all_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read every array of an archive."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (*_UNREADABLE, AttributeError) as error:
+        raise DataError(f"{path} cannot be read as a NumPy archive: {error}") from None
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], mode: int | None = None) -> None:

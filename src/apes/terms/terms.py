@@ -20,6 +20,7 @@ from apes.analyzer.calibrator import Calibrator
 from apes.checks import offering, one_of, positive, positive_array, unused, whole, within
 from apes.client.client import Client, DeviceClient
 from apes.client.one_bit import DeviceRandomizer
+from apes.client.sparsifier import DeviceSparsifier
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64, Bools
 from apes.mathematics.randomness import SimulationSource
@@ -134,13 +135,17 @@ class Terms:
         return Client(model, self.reports.randomizer, chosen, self._top_b_first(dimensions))
 
     def device_client(self, model: Model) -> DeviceClient:
-        """What a real device runs; refused if nothing central is certified or reports are continuous."""
+        """What a real device runs; see `device_stages`."""
+        return DeviceClient(model, *self.device_stages(model.dimensions))
+
+    def device_stages(self, dimensions: int) -> tuple[DeviceRandomizer, DeviceSparsifier | None, int | None]:
+        """What a real device does to an update; refused if nothing central is certified or reports are continuous."""
         if self.why_not_certified is not None:
             raise ParameterError(f"framework must be one with a certificate on devices: {self.why_not_certified}")
-        thin, d, randomizer = self.sparsification, model.dimensions, self.reports.randomizer
+        thin, randomizer = self.sparsification, self.reports.randomizer
         if not isinstance(randomizer, DeviceRandomizer):
             raise ParameterError(f"levels must be in [2, {MAX_LEVELS}] on devices, got {self.levels!r}")
-        return DeviceClient(model, randomizer, None if thin is None else thin.on_device(d), self._top_b_first(d))
+        return randomizer, None if thin is None else thin.on_device(dimensions), self._top_b_first(dimensions)
 
     def calibrator(self, calibration: str | None = None) -> Calibrator:
         """How the analyzer reads a batch."""

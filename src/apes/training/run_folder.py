@@ -19,6 +19,7 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerState
+from apes.data.table.schema import Schema
 from apes.errors import DataError, ParameterError
 from apes.mathematics.arrays import F64
 from apes.storage.arrays import read_arrays
@@ -27,7 +28,7 @@ from apes.storage.version import __version__
 from apes.training.run import Identity, Progress, RoundMetrics
 
 _CONFIG, _CHECKPOINT, _EXPOSURES = "config.json", "checkpoint.npz", "exposures.jsonl"
-_METRICS, _SUMMARY = "metrics.jsonl", "summary.json"
+_METRICS, _SUMMARY, _MODEL = "metrics.jsonl", "summary.json", "model.npz"
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, OverflowError)
 
 
@@ -39,16 +40,24 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: Path, choices: Mapping[str, Any], accountant: Accountant, *, rounds: int, data: str
+        cls,
+        path: Path,
+        choices: Mapping[str, Any],
+        accountant: Accountant,
+        *,
+        rounds: int,
+        data: str,
+        schema: Schema | None = None,
     ) -> "RunFolder":
         """Start a folder for a new run of so many rounds; refuses one that already holds a run.
 
-        ``choices`` is what is going to run, as plain values; the accountant has charged nothing yet.
+        ``choices`` is what is going to run, as plain values; the accountant has charged nothing yet. With the schema of
+        a table, new rows can be encoded as those were that the model was trained on.
         """
         check_new(path)
         versions = {"version": __version__, "python": sys.version.split()[0], "numpy": np.__version__}
         plan = {"choices": dict(choices), "accountant": accountant.as_dict(), "rounds": rounds}
-        config = {**plan, "data": data, **versions}
+        config = {**plan, "data": data, "schema": None if schema is None else schema.as_dict(), **versions}
         _write_json(path / _CONFIG, config)
         return cls(path, config)
 
@@ -58,7 +67,8 @@ class RunFolder:
         file = path / _CONFIG
         try:
             config = json.loads(file.read_text(encoding="utf-8"))
-            return cls(path, {name: config[name] for name in ("choices", "accountant", "rounds", "data", "version")})
+            names = ("choices", "accountant", "rounds", "data", "version")
+            return cls(path, {name: config[name] for name in names} | {"schema": config.get("schema")})
         except FileNotFoundError:
             raise DataError(f"{path} holds no run: there is no {_CONFIG}; start one with --out {path}") from None
         except _UNREADABLE as error:
@@ -116,8 +126,24 @@ class RunFolder:
     def finish(self, weights: F64 | None, summary: dict[str, Any]) -> None:
         """Write the model, if there is one, and the summary."""
         if weights is not None:
-            write_whole(self.path / "model.npz", lambda file: np.savez(file, weights=weights))
+            write_whole(self.path / _MODEL, lambda file: np.savez(file, weights=weights))
         _write_json(self.path / _SUMMARY, summary)
+
+    @property
+    def schema(self) -> Schema | None:
+        """What is public about the table that the run is on; None if it is on no table."""
+        stored = self.config["schema"]
+        return None if stored is None else Schema.from_dict(stored)
+
+    def weights(self) -> F64:
+        """The model of a run that is over."""
+        file = self.path / _MODEL
+        if not file.exists():
+            raise DataError(f"{self.path} has no model yet: finish the run first, with --resume {self.path}")
+        found = read_arrays(file, ("weights",))["weights"]
+        if found.ndim != 1 or found.dtype != np.float64 or not np.isfinite(found).all():
+            raise DataError(f"{file} is damaged: it holds no finite weights")
+        return found
 
     def recertify(self) -> tuple[list[float], Guarantee]:
         """What was spent after every round, and the guarantee, from the log alone: exposures and the budgets they name.

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from apes.accounting.exposure import Exposure, budgets_digest
@@ -10,10 +10,11 @@ from apes.accounting.guarantee import Guarantee
 from apes.checks import exactly, offering
 from apes.errors import BudgetExceeded, ParameterError
 from apes.features.feature_map import FeatureMap, mapped
-from apes.mathematics.arrays import F64
+from apes.mathematics.arrays import F64, Bools
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model
-from apes.population import Examples, Population
+from apes.models.trained import Trained
+from apes.population import Examples, People, Population
 from apes.terms.fitting import fitted
 from apes.terms.plan import Plan, schedule_digest
 from apes.training.cohort import cohort_of
@@ -32,6 +33,7 @@ class TrainingResult:
         exposures: What the accountant charged, one entry per round.
         budgets: The local budgets of all users, as they were applied.
         plan: What was trained under, with everything settled that was left open.
+        model: The trained model, to predict with or to hand over to scikit-learn.
     """
 
     weights: F64
@@ -40,6 +42,7 @@ class TrainingResult:
     exposures: tuple[Exposure, ...]
     budgets: F64 = field(repr=False)
     plan: Plan
+    model: Trained = field(repr=False)
 
     @property
     def accuracy(self) -> float:
@@ -85,19 +88,18 @@ def train(
     offering("model", model, "start", "updates", "evaluate", "digest")
     offering("people", people, "block")
     test = getattr(people, "test", None) if test is None else test
+    schema = people.schema if isinstance(people, People) else None
     if features is not None:
         people, test = mapped(people, test, features)
     plan = fitted(plan, own := people.budgets, model)
     budgets = plan.terms.applied(own)
-    digest = plan.terms.digest(model, "" if features is None else features.digest)
+    # How rows of a table were encoded is part of what users agree to, as a feature map is.
+    digest = plan.terms.digest(model, " ".join(part.digest for part in (schema, features) if part is not None))
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
     # Settled: who takes part in which round, and how many fit, follows from the budgets alone.
     run = Run(plan.terms, plan.schedule, model, identity, users=len(budgets), test=test, settled=True, resume=resume)
     cohorts = plan.terms.cohorts(budgets, run.progress.state.weights.size)
-    for exposure in run.progress.exposures:
-        users = next(cohorts, None)
-        if users is None or exposure.budgets_sha256 != budgets_digest(budgets[users]):
-            raise ParameterError("resume must be of the same people (data or budgets), got rounds charged for others")
+    _skip(cohorts, run.progress.exposures, budgets)
     while not run.is_done and (users := next(cohorts, None)) is not None and run.allows(budgets[users]):
         began = time.perf_counter()
         run.charge(budgets[users])
@@ -108,4 +110,13 @@ def train(
         after_round(run.progress)
     if not run.progress.metrics:
         raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
-    return TrainingResult(run.model(), run.guarantee, run.progress.metrics, run.progress.exposures, budgets, plan)
+    done, trained = run.progress, Trained(model, run.model(), schema, features)
+    return TrainingResult(trained.weights, run.guarantee, done.metrics, done.exposures, budgets, plan, trained)
+
+
+def _skip(cohorts: Iterator[Bools], exposures: tuple[Exposure, ...], budgets: F64) -> None:
+    """Pass over the cohorts of rounds that are over; they must be those that were charged."""
+    for exposure in exposures:
+        users = next(cohorts, None)
+        if users is None or exposure.budgets_sha256 != budgets_digest(budgets[users]):
+            raise ParameterError("resume must be of the same people (data or budgets), got rounds charged for others")

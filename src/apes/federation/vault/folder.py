@@ -9,13 +9,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
 from apes.checks import hex_names
-from apes.errors import DataError, ParameterError
+from apes.errors import ApesError, DataError, ParameterError
+from apes.features.feature_map import mapped
+from apes.federation.agreed_model import own_model
+from apes.federation.installed import check_package
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.charges import Grant, central_cost, local_epsilon
+from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger, read_ledger
 from apes.federation.vault.lifetime import Lifetime
+from apes.federation.vault.model import Discreet, check_fit
 from apes.federation.vault.socket import VaultSocket
-from apes.federation.vault.vault import Holdings, Vault, charges_of
+from apes.federation.vault.vault import Vault, charges_of
+from apes.models.model import Model
 from apes.population import People
 from apes.storage.arrays import read_arrays
 from apes.storage.settings import read_settings
@@ -42,12 +48,15 @@ class VaultSettings:
     socket_mode: str = "600"  # its permissions, in octal
     lifetime_epsilon: float | None = None  # largest central epsilon of all that ever leaves for a user, or None
     lifetime_delta: float = Lifetime.delta  # that it holds up to
+    model: str | None = None  # ``module:attribute`` that the owner installed and allows; None for those built in
 
     def __post_init__(self) -> None:
         hex_names("runs", self.runs, RUN_BYTES)
         hex_names("shuffler_key", (self.shuffler_key,), KEY_BYTES)
         if len(self.socket_mode) != 3 or not set(self.socket_mode) <= set("01234567"):
             raise ParameterError(f"socket_mode must be three octal digits, got {self.socket_mode!r}")
+        if self.model is not None:
+            check_package("model", self.model)
         self.lifetime  # noqa: B018 - checks it
 
     @property
@@ -59,17 +68,33 @@ class VaultSettings:
 def open_vault(file: Path) -> VaultSocket:
     """Open the vault that a settings file describes, ready to serve."""
     (settings, terms, holdings), folder = read_vault(file), file.parent
+    model = _fitting_model(file, settings, terms, holdings)
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
     ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size, settings.lifetime)
-    vault = Vault(terms, settings.runs, holdings, shuffler, ledger)
+    vault = Vault(terms, settings.runs, holdings, shuffler, ledger, model)
     return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
 
 
+def check_vault(file: Path) -> None:
+    """Raise unless the vault that a settings file describes could be opened."""
+    _fitting_model(file, *read_vault(file))
+
+
 def read_vault(file: Path) -> tuple[VaultSettings, FederationTerms, Holdings]:
-    """Read a vault's settings, the terms that its owner accepted, and what it guards, checked against them."""
+    """Read a vault's settings, the terms that its owner accepted, and what it guards; imports nobody's model."""
     settings = read_settings(file, VaultSettings)
     terms = FederationTerms.read(file.parent / settings.terms)
     return settings, terms, _read_holdings(file.parent / settings.data, file.parent / settings.keys, terms)
+
+
+def _fitting_model(file: Path, settings: VaultSettings, terms: FederationTerms, holdings: Holdings) -> Model:
+    """The model that terms and owner both name, which fits what the vault guards."""
+    try:
+        model = own_model(terms.model, settings.model)
+    except ApesError as error:
+        raise DataError(f"{file}: {error}") from None
+    check_fit(model, holdings, str(file.parent / settings.data))
+    return model if settings.model is None else Discreet(model)
 
 
 def _read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
@@ -79,13 +104,11 @@ def _read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
     except OSError as error:
         raise DataError(f"{keys} cannot be read: {error}") from None
     try:
-        population = People(*(arrays[name] for name in ARRAYS))
-        terms.limits.check(population.budgets)
-        is_fit = population.classes <= terms.model.classes
+        arrays |= {"budgets": terms.applied(arrays["budgets"])}
+        people, features = People(*(arrays[name] for name in ARRAYS)), terms.feature_map()
+        population = people if features is None else mapped(people, None, features)[0]
     except ParameterError as error:
         raise DataError(f"{data}: {error}") from None
-    if not is_fit or arrays["features"].shape[1:] != (terms.model.features,):
-        raise DataError(f"{data} must have {terms.model.features} features and labels below {terms.model.classes}")
     if len(secrets) % KEY_BYTES:
         raise DataError(f"{keys} must hold {KEY_BYTES} bytes per user, got {len(secrets)}")
     pieces = (secrets[start : start + KEY_BYTES] for start in range(0, len(secrets), KEY_BYTES))

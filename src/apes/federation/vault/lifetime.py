@@ -48,9 +48,10 @@ class Lifetime:
 
         Costs grow with the own budget, so where there are many budgets, they are rounded up to a few.
         """
-        terms.limits.check(budgets)
+        taken = terms.taken
+        taken.check(budgets)
         if np.unique(budgets).size > _MOST_BUDGETS:
-            steps = np.geomspace(terms.limits.smallest_budget, terms.limits.largest_budget, _MOST_BUDGETS)
+            steps = np.geomspace(taken.smallest_budget, taken.largest_budget, _MOST_BUDGETS)
             budgets = steps[np.searchsorted(steps, budgets)]
         worst, known = terms.worst, {}
         for own in np.unique(budgets).tolist():

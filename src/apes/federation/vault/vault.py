@@ -6,23 +6,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
-from apes.errors import DataError
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.charges import Charge, Grant
+from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.lifetime import Lifetime
-from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import SystemSource
-from apes.population import People
+from apes.models.model import Model
 from apes.wire.envelope import Binding, seal
 from apes.wire.frames import framed
 from apes.wire.packing import packed
-
-_USERS_AT_ONCE = 64
 
 
 class VaultRefusal(StrEnum):
@@ -57,20 +53,6 @@ class Request:
     weights: bytes  # little-endian float32 numbers
 
 
-@dataclass(frozen=True, eq=False)
-class Holdings:
-    """What a vault guards; one user, or many (a silo)."""
-
-    population: People
-    keys: list[Ed25519PrivateKey]  # that the users sign with
-    allowances: F64  # local epsilon that each grants, over all coordinates, rounds and runs, in nats
-
-    def __post_init__(self) -> None:
-        users = self.population.budgets.size
-        if len(self.keys) != users or self.allowances.shape != (users,) or not (self.allowances > 0).all():
-            raise DataError(f"a vault of {users} users needs {users} signing keys and positive allowances")
-
-
 def charges_of(terms: FederationTerms, holdings: Holdings, lifetime: Lifetime) -> list[Charge]:
     """What one round costs each user; locally, every coordinate that data goes into spends the whole budget."""
     budgets = holdings.population.budgets
@@ -94,9 +76,11 @@ class Vault:
     holdings: Holdings
     shuffler: X25519PublicKey  # whom reports are sealed to
     ledger: VaultLedger  # what was answered and spent
+    model: Model  # the owner's own, that the terms are about (`apes.federation.vault.model`)
 
     def __post_init__(self) -> None:
-        self._digest, self._client, self._lock = self.terms.digest, self.terms.client(), threading.Lock()
+        self._digest, self._lock = self.terms.digest, threading.Lock()
+        self._client = self.terms.terms.device_client(self.model)
         self._charges = charges_of(self.terms, self.holdings, self.ledger.lifetime)
 
     def answer(self, request: Request) -> bytes:
@@ -142,14 +126,13 @@ class Vault:
         return willing
 
     def _reports(self, weights: NDArray[np.float32], willing: list[int], binding: Binding) -> list[bytes]:
-        population, keys, source, sealed = self.holdings.population, self.holdings.keys, SystemSource(), []
-        for start in range(0, population.budgets.size, _USERS_AT_ONCE):
-            stop = min(start + _USERS_AT_ONCE, population.budgets.size)
-            users = [user for user in willing if start <= user < stop]
+        keys, source, sealed = self.holdings.keys, SystemSource(), []
+        for block in self.holdings.blocks():
+            first, budgets = block.first_user, block.budgets
+            users = [user for user in willing if first <= user < first + budgets.size]
             if users:
-                levels = self._client.levels(weights, population.block(start, stop), source)
+                levels = self._client.levels(weights, block, source)
                 for user in users:
-                    budget = float(population.budgets[user])
-                    report = packed(levels[user - start], self.terms.levels)
+                    budget, report = float(budgets[user - first]), packed(levels[user - first], self.terms.levels)
                     sealed.append(seal(report, budget, binding, keys[user], self.shuffler))
         return sealed

@@ -1,0 +1,204 @@
+"""Commands that bring a federation about: init for a trial; invite, join and admit, each for its own party."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from numpy.typing import NDArray
+
+from apes.checks import unused
+from apes.cli import display, shared
+from apes.cli.options import PAPER, Choices, make_choices, with_choices
+from apes.cli.subjects import subjects
+from apes.cli.table_options import with_table_choices
+from apes.errors import ParameterError
+from apes.population import People
+from apes.terms.own_table import OwnTable
+
+if TYPE_CHECKING:
+    from apes.data.table.schema import Schema
+    from apes.federation.subject import Subject
+
+Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
+RoundSeconds = Annotated[float, typer.Option(help="How long a round waits for reports.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="MODULE:ATTRIBUTE of a model that you installed and let run here (default: one that is built in)."
+    ),
+]
+# What an installed model has of its own.
+_OF_BUILT_IN = ("update", "local_epochs", "local_learning_rate", "mu")
+# Without it there is no own table.
+_TABLE = "user_column"
+
+
+@with_choices
+@with_table_choices
+# parameters: one per option, as typer wants it.
+def init_command(
+    choices: dict[str, Any],
+    folder: Folder,
+    devices: Annotated[int | None, typer.Option(help="Devices of one user each.")] = None,
+    silos: Annotated[int | None, typer.Option(help="Silos that the users are spread over.")] = None,
+    model: Model = None,
+    data_dir: shared.DataDir = None,
+    smallest_cohort: Annotated[
+        int | None, typer.Option(help="Fewest reports that the shuffler releases (default: half of the users).")
+    ] = None,
+    round_seconds: RoundSeconds = 600.0,
+    keep_sealed: Annotated[bool, typer.Option(help="Let the analyzer keep the sealed reports.")] = False,
+    as_json: shared.Json = False,
+) -> None:
+    """Make keys, certificates, policy, terms, data and start scripts for a trial on this machine."""
+    from apes.federation.trial.setup import set_up
+
+    if (devices is None) == (silos is None):
+        raise ParameterError(f"devices or silos must be given, one of them; got {devices!r} and {silos!r}")
+    if devices is not None and _TABLE not in choices and choices.setdefault("users", devices) != devices:
+        raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
+    chosen = _chosen(choices, model)
+    subject, people = _subject(chosen, data_dir)
+    if devices not in (None, users := people.budgets.size):
+        raise ParameterError(f"devices must be {users}, one per user who trains, or silos be given; got {devices!r}")
+    how: dict[str, Any] = {"smallest_cohort": smallest_cohort, "round_seconds": round_seconds}
+    plan, vaults = chosen.plan, devices or silos or 0
+    with display.steps("making keys", "users") as progress:
+        how |= {"keep_sealed": keep_sealed, "progress": progress}
+        federation = set_up(folder, plan, subject, people, vaults, model=model, **how)
+    text = f"{folder}: {federation.vaults} vaults, {federation.users} users; next: apes federation up {folder}"
+    shared.tell({"folder": str(folder), "model": model, **asdict(federation)}, as_json, text)
+
+
+@with_choices
+@with_table_choices
+# parameters: one per option, as typer wants it.
+def invite_command(
+    choices: dict[str, Any],
+    folder: Folder,
+    shuffler: Annotated[str, typer.Option(help="HOST:PORT of the shuffler.")],
+    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
+    nodes: Annotated[int, typer.Option(help="SuperNodes to wait for before the first round.")],
+    smallest_cohort: Annotated[int, typer.Option(help="Fewest reports that the shuffler releases.")],
+    smallest_budget: Annotated[float, typer.Option(help="Smallest local budget taken.")],
+    largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
+    model: Model = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with the files of the public test set.")] = None,
+    round_seconds: RoundSeconds = 600.0,
+    as_json: shared.Json = False,
+) -> None:
+    """Make the folders of shuffler, SuperLink and analyzer, and an invitation, for a federation on several hosts."""
+    from apes.federation.parties import Servers, invite, new_folder
+    from apes.federation.trial.setup import task_of
+    from apes.shuffler.service.policy import Limits
+
+    if _TABLE in choices and not {"budgets", "budget_column"} & choices.keys():
+        # Nobody's budgets are looked at before they join.
+        choices["budgets"] = "constant:1"
+    chosen = _chosen(choices, model)
+    servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
+    limits = Limits(smallest_budget, largest_budget, smallest_cohort)
+    task = task_of(chosen.plan, _public_subject(chosen, choices, data_dir), limits, model)
+    with new_folder(folder) as part:
+        invitation = invite(part, task, servers)
+    said = {"folder": str(folder), "run": invitation.run, "model": model, "terms": task.terms.digest}
+    shared.tell(said, as_json, f"hand out {folder / 'invitation'}")
+
+
+# parameters: one per option, as typer wants it.
+def join_command(
+    folder: Folder,
+    invitation: Annotated[Path, typer.Option(help="Folder with the invitation.")],
+    data: Annotated[
+        Path,
+        typer.Option(help="Own table, if the terms are about tables; else features, labels, offsets, budgets as .npz."),
+    ],
+    user_column: Annotated[str | None, typer.Option(help="Table: column of user ids (default: all are one's).")] = None,
+    budget_column: Annotated[str | None, typer.Option(help="Table: column of the budgets that people chose.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Table: everybody's budget, without such a column.")] = None,
+    model: Model = None,
+    node_port: Annotated[int, typer.Option(help="Local port for the SuperNode.")] = 9094,
+    lifetime_epsilon: Annotated[
+        float | None, typer.Option(help="Largest central epsilon of a user over all runs and federations.")
+    ] = None,
+    lifetime_delta: Annotated[float, typer.Option(help="Delta that it holds up to.")] = 1e-6,
+    as_json: shared.Json = False,
+) -> None:
+    """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
+    from apes.federation.parties import CARD, Consent, join, new_folder
+    from apes.federation.terms import FederationTerms
+    from apes.federation.vault.lifetime import Lifetime
+
+    schema = FederationTerms.read(invitation / "terms.json").schema
+    whose = {"user_column": user_column, "budget_column": budget_column, "budget": budget}
+    arrays, facts = _own_rows(data, schema, whose)
+    with new_folder(folder) as part:
+        card = join(part, invitation, arrays, Consent(model, Lifetime(lifetime_epsilon, lifetime_delta), node_port))
+    runs = "a model that is built in" if model is None else model
+    text = f"{len(card.senders)} users train {runs}; hand over {folder / CARD}"
+    shared.tell({"folder": str(folder), "model": model, **facts, **asdict(card)}, as_json, text)
+
+
+def admit_command(
+    folder: Folder,
+    cards: Annotated[list[Path], typer.Argument(help="The cards of all who take part.")],
+    as_json: shared.Json = False,
+) -> None:
+    """Write the shuffler's policy: exactly these cards' users may report."""
+    from apes.federation.parties import Card, admit
+    from apes.storage.settings import read_settings
+
+    policy = admit(folder, [read_settings(card, Card) for card in cards])
+    said = {"terms": policy.terms, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
+    shared.tell(said, as_json, f"{said['users']} users admitted to {folder}")
+
+
+def _chosen(choices: dict[str, Any], model: str | None) -> Choices:
+    if model is not None:
+        unused({name: choices.get(name) for name in _OF_BUILT_IN}, f"{model} has its own updates")
+    return make_choices(choices, preset=PAPER, tables=True)
+
+
+def _subject(chosen: Choices, data_dir: Path | None) -> "tuple[Subject, People]":
+    """What is trained, and by whom."""
+    from apes.federation.subject import Subject
+
+    if isinstance(chosen.people, OwnTable):
+        people, _, _ = subjects(chosen.people, data_dir)
+        return Subject.of_people(chosen.people, people), people
+    dataset = display.dataset(chosen.people, data_dir)
+    return Subject.of_images(chosen.people, dataset), chosen.people.people(dataset)
+
+
+def _public_subject(chosen: Choices, choices: dict[str, Any], data_dir: Path | None) -> "Subject":
+    """What is trained, where nobody has joined yet."""
+    from apes.federation.subject import Subject
+
+    if isinstance(chosen.people, OwnTable):
+        unused({"data_dir": data_dir, "test_share": choices.get("test_share")}, "all of a public table judges")
+        return Subject.of_public_table(chosen.people)
+    return Subject.of_images(chosen.people, display.dataset(chosen.people, data_dir))
+
+
+def _own_rows(
+    data: Path, schema: "Schema | None", whose: dict[str, Any]
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """What a vault is to guard; and what was read of a table."""
+    from apes.federation.own_table import Whose, read_own_table
+    from apes.federation.vault.folder import ARRAYS
+    from apes.storage.arrays import read_arrays
+
+    if schema is None:
+        unused(whose, "the terms are not about tables")
+        return read_arrays(data, ARRAYS, ("allowances",)), {}
+    with display.steps(f"reading {data.name}", "bytes") as progress:
+        arrays, facts = read_own_table(data, schema, Whose(**whose), progress)
+    return arrays, {"table": asdict(facts)}
+
+
+def _address(name: str, value: str) -> tuple[str, int]:
+    host, separator, port = value.rpartition(":")
+    if not separator or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+        raise ParameterError(f"{name} must be HOST:PORT with a port in [1, 65535], got {value!r}")
+    return host, int(port)

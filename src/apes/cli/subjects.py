@@ -1,0 +1,57 @@
+"""Who trains what: made-up people on a named set, or those of an own table; and what is to be said of a table."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from apes.accounting.account import BudgetGroup
+from apes.checks import unused
+from apes.cli import display
+from apes.data.table.schema import Schema
+from apes.models.model import Model
+from apes.population import People
+from apes.terms.own_table import OwnTable
+from apes.terms.simulation import Simulation
+from apes.training.train import TrainingResult
+
+
+def subjects(chosen: Simulation | OwnTable, data_dir: Path | None) -> tuple[People, Model, str]:
+    """People, model, and where the data came from."""
+    if isinstance(chosen, Simulation):
+        dataset = display.dataset(chosen, data_dir)
+        return chosen.people(dataset), chosen.model(dataset), dataset.provenance
+    unused({"data_dir": data_dir}, "data is a file")
+    with display.steps(f"reading {Path(chosen.data).name}", "bytes") as progress:
+        people = chosen.people(progress)
+    return people, chosen.model(people), f"own table: {chosen.data}"
+
+
+def of_table(people: People, result: TrainingResult) -> dict[str, Any]:
+    """What is to be said of a table; nothing where there is none."""
+    if people.schema is None or people.facts is None:
+        return {}
+    said: dict[str, Any] = {"schema_sha256": people.schema.digest, **asdict(people.facts)}
+    loss, target = result.metrics[-1].loss, people.schema.target
+    if target is not None and loss is not None:
+        said["root_mean_square_error"] = target.half * math.sqrt(loss)
+    return {"table": said}
+
+
+def named_groups(groups: Iterable[BudgetGroup], schema: Schema | None) -> list[dict[str, Any]]:
+    """Groups of users by their budgets, with the levels that they chose, if they chose among levels.
+
+    Whoever chose a budget above the largest that was applied is among the last.
+    """
+    told, levels = [asdict(group) for group in groups], () if schema is None else schema.budget_levels
+    for group in told if levels else ():
+        largest = math.inf if group is told[-1] else group["budget"]
+        group["levels"] = [name for name, budget in levels if group["budget"] <= budget <= largest]
+    return told
+
+
+def budgets_said(chosen: Simulation | OwnTable) -> str | None:
+    """Where budgets came from: a law, or a column."""
+    column = getattr(chosen, "budget_column", None)
+    return chosen.budgets if column is None else f"column {column}"

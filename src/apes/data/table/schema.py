@@ -1,0 +1,82 @@
+"""The schema: all that is public about a table. Frozen, plain, with a digest; whoever has it encodes rows alike."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.checks import one_of, positive
+from apes.data.table.columns import Category, Columns, Number, check_values
+from apes.errors import DataError, ParameterError
+
+CLASSIFICATION, REGRESSION = "classification", "regression"
+TASKS = (CLASSIFICATION, REGRESSION)
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How rows become features, and labels classes or targets.
+
+    Attributes:
+        columns: What is learned from.
+        label: Name of the column that is learned.
+        task: ``classification`` (cross-entropy) or ``regression`` (squared loss).
+        classes: Names of the classes, for classification; at least two.
+        target: The label's column with its bounds, for regression.
+        budget_levels: Local budgets by the names that people chose among; empty if budgets are numbers or by a law.
+    """
+
+    columns: Columns
+    label: str
+    task: str = CLASSIFICATION
+    classes: tuple[str, ...] = ()
+    target: Number | None = None
+    budget_levels: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        one_of("task", self.task, TASKS)
+        if self.task == CLASSIFICATION:
+            check_values("classes", self.classes, 2)
+        if (self.target is None) == (self.task == REGRESSION):
+            raise ParameterError(f"target must be given for regression and for nothing else, got {self.target!r}")
+        for name, budget in self.budget_levels:
+            positive(f"budget level {name!r}", budget)
+
+    def class_values(self) -> NDArray[Any]:
+        """The classes as scikit-learn has them: whole numbers if all are, else texts."""
+        numbers = [
+            int(name) if name.isascii() and name.removeprefix("-").isdecimal() else None for name in self.classes
+        ]
+        return np.array(numbers if [str(number) for number in numbers] == list(self.classes) else self.classes)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all of it: part of the terms, since rows encoded otherwise would mean something else."""
+        return hashlib.sha256(json.dumps(["apes schema", self.as_dict()], sort_keys=True).encode()).hexdigest()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return {"version": _VERSION, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Schema":
+        """The schema that was written as these plain values."""
+        try:
+            fields = dict(values)
+            if fields.pop("version") != _VERSION:
+                raise DataError(f"the schema is of version {values['version']!r}, known is {_VERSION}")
+            columns = fields.pop("columns")
+            numbers = tuple(Number(**column) for column in columns["numbers"])
+            texts = tuple(Category(column["name"], tuple(column["values"])) for column in columns["categories"])
+            fields["columns"] = Columns(numbers, texts, columns["row_norm"])
+            fields["target"] = None if fields["target"] is None else Number(**fields["target"])
+            fields["classes"] = tuple(fields["classes"])
+            fields["budget_levels"] = tuple((name, budget) for name, budget in fields["budget_levels"])
+            return cls(**fields)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"this is not the schema of a table: {error}") from None

@@ -1,0 +1,103 @@
+"""An own table to train on: which column is what, in words that a command line and a file can hold."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from apes.budgets import check_budgets
+from apes.checks import one_of, unused
+from apes.data.table.chunk import Progress
+from apes.data.table.people_rows import read_people
+from apes.data.table.reading import MOST_ROWS, TEST_SHARE, Reading
+from apes.data.table.schema import CLASSIFICATION, REGRESSION
+from apes.data.table.spelling import bounds_of, categories_of, levels_of, names_of
+from apes.errors import ParameterError
+from apes.models.linear import LinearRegression
+from apes.models.logistic import FedProx, LogisticRegression
+from apes.population import People
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """People of a table and what they train.
+
+    Attributes:
+        data: Path of a CSV, Parquet or NPZ file.
+        user_column, label_column, budget_column: Whose row it is, what is learned, which budget the person chose.
+        budget_levels: ``low=0.1,high=1``: the budget of every level, where the column has names.
+        budgets: A law (`apes.make_budgets`), where there is no such column.
+        bounds: ``0:1,age=0:120``: public bounds of columns, those without a name of all others; or ``file:PATH``, a
+            table with columns column, low, high. Numbers are scaled by them, never by statistics of the data.
+        categories: ``city=A|B|C``: all values of columns of texts.
+        classes: ``a,b,c``: names of all classes; by default those in the table.
+        task: ``classification`` or ``regression``.
+        ignore: ``a,b``: columns that are left out.
+        max_rows, test_share: See `apes.data.table.reading.Reading`.
+        update, local_epochs, local_learning_rate, mu: See `apes.Simulation`.
+        seed: Of the test part, of a law of budgets and of all draws, in [0, 2^64).
+    """
+
+    data: str
+    user_column: str
+    label_column: str
+    budget_column: str | None = None
+    budget_levels: str | None = None
+    budgets: str | None = None
+    bounds: str = "0:1"
+    categories: str | None = None
+    classes: str | None = None
+    task: str = CLASSIFICATION
+    ignore: str | None = None
+    max_rows: int = MOST_ROWS
+    test_share: float = TEST_SHARE
+    update: str = "gradient"
+    local_epochs: int | None = None
+    local_learning_rate: float | None = None
+    mu: float | None = None
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.budgets is None) == (self.budget_column is None):
+            got = f"{self.budget_column!r} and {self.budgets!r}"
+            raise ParameterError(f"budget_column or budgets must be given, one of them; got {got}")
+        if self.budgets is not None:
+            check_budgets(self.budgets)
+        one_of("update", self.update, ("gradient", "fedprox") if self.task == CLASSIFICATION else ("gradient",))
+        self._local()
+        self.reading  # noqa: B018 - checks it
+
+    @cached_property
+    def reading(self) -> Reading:
+        """Which column is what."""
+        return Reading(
+            self.user_column,
+            self.label_column,
+            self.budget_column,
+            levels_of(self.budget_levels),
+            bounds_of(self.bounds),
+            categories_of(self.categories),
+            None if self.classes is None else names_of(self.classes),
+            self.task,
+            names_of(self.ignore),
+            self.max_rows,
+            self.test_share,
+            self.seed,
+        )
+
+    def people(self, progress: Progress | None = None) -> People:
+        """The people in the table."""
+        return People.from_rows(read_people(self.data, self.reading, progress), budgets=self.budgets, seed=self.seed)
+
+    def model(self, people: People) -> LogisticRegression | LinearRegression:
+        """What is trained on them."""
+        if self.task == REGRESSION:
+            return LinearRegression.of(people)
+        return LogisticRegression.of(people, self._local())
+
+    def _local(self) -> FedProx | None:
+        names = ("local_epochs", "local_learning_rate", "mu")
+        local: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if self.update == "gradient":
+            unused(local, "update is 'gradient'")
+            return None
+        return FedProx(**{name.removeprefix("local_"): value for name, value in local.items() if value is not None})
