@@ -316,7 +316,7 @@ def test_a_resumed_run_refuses_budgets_that_changed_meanwhile(cli, killed_after,
 
 
 def test_a_log_that_was_cut_is_refused(cli, tmp_path):
-    assert cli("train", "--users", 50, "--rounds", 2, "--out", "run").exit_code == 0
+    assert cli("train", "--preset", "paper", "--users", 50, "--rounds", 2, "--out", "run").exit_code == 0
     log = tmp_path / "run" / "exposures.jsonl"
     lines = log.read_text().splitlines()
     forged = [line.replace('"charged": 7850', '"charged": 1') for line in lines]
@@ -396,7 +396,7 @@ def test_a_configuration_that_is_too_deep_is_one_line(cli, tmp_path):
 
 
 def test_a_target_out_of_reach_leaves_no_folder(cli, tmp_path):
-    refused = cli("train", "--users", 50, "--rounds", 2, "--target-epsilon", 0.01, "--out", "run")
+    refused = cli("train", "--clip", 0.1, "--users", 50, "--rounds", 2, "--target-epsilon", 0.01, "--out", "run")
     assert (refused.exit_code, "not even one round" in refused.stderr) == (2, True)
     assert not (tmp_path / "run").exists()
 

@@ -14,7 +14,7 @@ RNG = np.random.default_rng(1)
 ROWS = RNG.random((1200, 5), dtype=np.float32)
 LABELS = (ROWS[:, 0] > ROWS[:, 1]).astype(int)
 BUDGETS = np.repeat([0.1, 0.5, 1.0], [700, 350, 150])
-PLAN = apes.Plan(rounds=12, delta=1e-5, target_epsilon="own:0.45")
+PLAN = apes.Plan(clip=0.1, rounds=12, delta=1e-5, target_epsilon="own:0.45")
 MODEL = apes.LogisticRegression(5, 2)
 
 
