@@ -3,7 +3,6 @@
 import resource
 import time
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +14,8 @@ from apes.cli.options import Choices, make_choices, with_choices
 from apes.errors import ParameterError
 from apes.population import People
 from apes.storage.version import __version__
+from apes.training.basis import basis_of
+from apes.training.cohort import cohort_names
 from apes.training.round import Workers
 from apes.training.run import Progress
 from apes.training.run_folder import RunFolder, check_new
@@ -70,10 +71,11 @@ def _new_folder(path: Path, chosen: Choices, people: People, dimensions: int, da
     """A folder for the run, or None if not even its first round keeps within the target."""
     terms, users = chosen.plan.terms, people.budgets.size
     accountant, budgets = terms.accountant(users, settled=True), terms.applied(people.budgets)
-    cohorts = list(islice(terms.cohorts(budgets, dimensions), terms.rounds))
+    cohorts = terms.cohorts(budgets, dimensions)
     if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
         return None
-    return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=data)
+    basis = basis_of(accountant, len(cohorts), cohort_names(cohorts, budgets))
+    return RunFolder.create(path, chosen.as_dict(), basis, data=data)
 
 
 def _summary(chosen: Choices, result: TrainingResult, seconds: float) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from apes.errors import DataError, ParameterError, ProtocolError
 from apes.federation.shuffler_client import ShufflerClient, TargetReached
 from apes.federation.terms import FederationTerms
 from apes.models.logistic import LogisticRegression
+from apes.models.model import check_model
 from apes.population import Examples
 from apes.storage.arrays import read_arrays
 from apes.storage.settings import read_settings, read_token
 from apes.terms.plan import schedule_digest
 from apes.terms.schedule import Schedule
+from apes.training.basis import basis_of
 from apes.training.run import Identity, Progress, Run
 from apes.training.run_folder import RunFolder
 from apes.wire.release import Release
@@ -140,10 +142,9 @@ class AnalyzerRun:
         identity = Identity(self.terms.digest, schedule_digest(schedule, 0), people)
         try:
             reached = self._folder.load()
-            terms, model, limit = self.terms.terms, self.terms.model, self.terms.limit
-            return Run(
-                *(terms, schedule, model, identity), users=1, test=test, settled=False, limit=limit, resume=reached
-            )
+            of = (self.terms.terms, schedule, self.terms.model, identity)
+            start, limit = check_model(self.terms.model), self.terms.limit
+            return Run(*of, start=start, users=1, test=test, cohorts=None, limit=limit, resume=reached)
         except ParameterError as error:
             raise DataError(f"{self.folder} holds another run; choose another folder: {error}") from None
 
@@ -154,7 +155,7 @@ def _run_folder(path: Path, terms: FederationTerms) -> RunFolder:
     choices, data = {"terms": terms.digest}, "held by the federation's vaults"
     # Who takes part is chosen on the way, by who answers and by whoever asks: only a limit is a guarantee then.
     accountant = terms.terms.accountant(1, settled=False, limit=terms.limit)
-    return RunFolder.create(path, choices, accountant, rounds=terms.rounds, data=data)
+    return RunFolder.create(path, choices, basis_of(accountant, terms.rounds, None), data=data)
 
 
 def _read_test(path: Path, model: LogisticRegression) -> Examples:

@@ -3,11 +3,10 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
-from itertools import repeat
+from itertools import islice
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -183,12 +182,12 @@ class Terms:
         target = None if isinstance(self.target_epsilon, str) else self.target_epsilon
         return Accountant(delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit)
 
-    def cohorts(self, budgets: F64, dimensions: int) -> Iterator[Bools]:
-        """Who takes part, round after round: everybody, or whoever is within the own target."""
+    def cohorts(self, budgets: F64, dimensions: int) -> list[Bools]:
+        """Who takes part, round after round: everybody, or whoever is within the own target, until nobody is."""
         if self._own_factor is None:
-            return repeat(np.ones(budgets.size, dtype=bool))
+            return [np.ones(budgets.size, dtype=bool)] * self.rounds
         exposure, delta = partial(self.exposure, 0, dimensions=dimensions), self.central_delta(budgets.size)
-        return own_cohorts(budgets, self._own_factor * budgets, delta, self.rounds, exposure)
+        return list(islice(own_cohorts(budgets, self._own_factor * budgets, delta, self.rounds, exposure), self.rounds))
 
     @cached_property
     def _own_factor(self) -> float | None:

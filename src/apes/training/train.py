@@ -5,17 +5,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from apes.accounting.exposure import Exposure, budgets_digest
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.checks import exactly, offering
-from apes.errors import BudgetExceeded, ParameterError
+from apes.errors import BudgetExceeded
 from apes.features.feature_map import FeatureMap, mapped
 from apes.mathematics.arrays import F64
 from apes.mathematics.randomness import SimulationSource
-from apes.models.model import Model
+from apes.models.model import Model, check_model
 from apes.population import Examples, Population
 from apes.terms.plan import Plan, schedule_digest
-from apes.training.cohort import cohort_of
+from apes.training.cohort import cohort_names, cohort_of
 from apes.training.round import Workers, run_round
 from apes.training.run import Identity, Progress, RoundMetrics, Run
 
@@ -87,15 +87,13 @@ def train(
     budgets = plan.terms.applied(people.budgets)
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
-    # Settled: who takes part in which round, and how many fit, follows from the budgets alone.
-    count = budgets.size
-    run = Run(plan.terms, plan.schedule, model, identity, users=count, test=test, settled=True, resume=resume)
-    cohorts = plan.terms.cohorts(budgets, run.progress.state.weights.size)
-    for exposure in run.progress.exposures:
-        users = next(cohorts, None)
-        if users is None or exposure.budgets_sha256 != budgets_digest(budgets[users]):
-            raise ParameterError("resume must be of the same people (data or budgets), got rounds charged for others")
-    while not run.is_done and (users := next(cohorts, None)) is not None and run.allows(budgets[users]):
+    start = check_model(model)
+    # Settled: who takes part in which round, and how many fit, follows from budgets and targets alone.
+    cohorts = plan.terms.cohorts(budgets, start.size)
+    names, n = cohort_names(cohorts, budgets), budgets.size
+    of = (plan.terms, plan.schedule, model, identity)
+    run = Run(*of, start=start, users=n, test=test, cohorts=names, resume=resume)
+    while not run.is_done and run.allows(budgets[users := cohorts[run.progress.rounds]]):
         began = time.perf_counter()
         run.charge(budgets[users])
         source, now = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
