@@ -38,8 +38,8 @@ _HELP = {
     "sparsifier": "S-APES: top-b, random-b, threshold, top-b-first (default: the framework's own).",
     "keep": "S-APES: fraction of coordinates kept (default 0.2; top-b-first: 0.05).",
     "delta": "Delta of the certified central guarantee (default 1 / 10 n).",
-    "target_epsilon": "Stop before the round after which the certified central epsilon would exceed this; or "
-    "own:FACTOR: whoever would exceed so many times the own budget is left out of further rounds.",
+    "target_epsilon": "Stop before the round after which the certified central epsilon would exceed this; or, for "
+    "everybody's own, own:FACTOR (times the own budget) or file:PATH[:COLUMN]: whoever would exceed it is left out.",
     "seed": "Seed of the simulation.",
 }
 _NUMBERS_OR_WORDS = ("levels", "target_epsilon")

@@ -71,7 +71,9 @@ def _new_folder(path: Path, chosen: Choices, people: People, dimensions: int, da
     """A folder for the run, or None if not even its first round keeps within the target."""
     terms, users = chosen.plan.terms, people.budgets.size
     accountant, budgets = terms.accountant(users, settled=True), terms.applied(people.budgets)
-    cohorts = terms.cohorts(budgets, dimensions)
+    with display.working() as show:
+        show("settling who takes part")
+        cohorts = terms.cohorts(budgets, dimensions, terms.targets(budgets, people.targets))
     if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
         return None
     basis = basis_of(accountant, len(cohorts), cohort_names(cohorts, budgets))

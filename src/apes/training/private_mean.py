@@ -55,6 +55,11 @@ class PrivateMean:
         given: dict[str, Any] = {"target_epsilon": target_epsilon, "delta": delta}
         given = {name: value for name, value in given.items() if value is not None}
         self._terms = replace(exactly("terms", terms, Terms), **given)
+        if isinstance(self._terms.target_epsilon, str):
+            got = repr(self._terms.target_epsilon)
+            raise ParameterError(
+                f"target_epsilon must be a number: whose vectors come is the caller's choice; got {got}"
+            )
         self._model, self._seed, self._workers = Vectors(whole("dimensions", dimensions, 1)), seed, workers
         self._calibrator = self._terms.calibrator()
         self._accountant: Accountant | None = None

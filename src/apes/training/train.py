@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
-from apes.checks import exactly, offering
+from apes.checks import exactly, offering, whole
 from apes.errors import BudgetExceeded
 from apes.features.feature_map import FeatureMap, mapped
-from apes.mathematics.arrays import F64
+from apes.mathematics.arrays import F64, I64
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model, check_model
 from apes.population import Examples, Population
@@ -30,6 +33,7 @@ class TrainingResult:
         metrics: One entry per round.
         exposures: What the accountant charged, one entry per round.
         budgets: The local budgets of all users, as they were applied.
+        rounds_by_user: In how many rounds each of them took part: the first so many.
     """
 
     weights: F64
@@ -37,6 +41,15 @@ class TrainingResult:
     metrics: tuple[RoundMetrics, ...]
     exposures: tuple[Exposure, ...]
     budgets: F64 = field(repr=False)
+    rounds_by_user: I64 = field(repr=False)
+
+    def of_user(self, user: int) -> Guarantee:
+        """The guarantee of one user, number ``user`` from 0: of the own budget in the own rounds."""
+        own = float(self.budgets[whole("user", user, 0, self.budgets.size - 1)])
+        accountant = Accountant(self.guarantee.delta, expected_rounds=len(self.exposures), victim=own)
+        for exposure in self.exposures[: self.rounds_by_user[user]]:
+            accountant.record(exposure)
+        return accountant.guarantee
 
     @property
     def accuracy(self) -> float:
@@ -67,7 +80,7 @@ def train(
     Args:
         model: What to train.
         people: Who takes part, with their data and budgets.
-        plan: Terms, schedule and seed. A target is enforced before the round that would pass it.
+        plan: Terms, schedule and seed. A target is enforced before the round that would pass it; people's own ones too.
         test: Public examples to judge the model by; by default those that come with the people, if any do.
         features: A public map that users apply to their rows first; applied to ``test`` as well.
         workers: Who does the work: threads, an executor. Does not change the result.
@@ -87,9 +100,9 @@ def train(
     budgets = plan.terms.applied(people.budgets)
     digest = plan.terms.digest(model, "" if features is None else features.digest)
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
-    start = check_model(model)
+    start, targets = check_model(model), plan.terms.targets(budgets, getattr(people, "targets", None))
     # Settled: who takes part in which round, and how many fit, follows from budgets and targets alone.
-    cohorts = plan.terms.cohorts(budgets, start.size)
+    cohorts = plan.terms.cohorts(budgets, start.size, targets)
     names, n = cohort_names(cohorts, budgets), budgets.size
     of = (plan.terms, plan.schedule, model, identity)
     run = Run(*of, start=start, users=n, test=test, cohorts=names, resume=resume)
@@ -101,6 +114,10 @@ def train(
         batch = run_round(plan.terms, model, now, present, source, budgets=own, workers=workers, only_sums=only_sums)
         run.conclude(batch, began)
         after_round(run.progress)
-    if not run.progress.metrics:
+    done = run.progress
+    if not done.metrics:
         raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
-    return TrainingResult(run.model(), run.guarantee, run.progress.metrics, run.progress.exposures, budgets)
+    took_part = np.zeros(n, dtype=np.int64)
+    for users in cohorts[: done.rounds]:
+        took_part += users
+    return TrainingResult(run.model(), run.guarantee, done.metrics, done.exposures, budgets, took_part)
