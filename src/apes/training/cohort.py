@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.exposure import budgets_digest
-from apes.mathematics.arrays import F64, Bools
+from apes.mathematics.arrays import F64, I64, Bools
 from apes.population import Population, UserBlock
 
 
@@ -19,6 +19,14 @@ def cohort_names(cohorts: Sequence[Bools], budgets: F64) -> list[str]:
         is_same = number > 0 and np.array_equal(users, cohorts[number - 1])
         names.append(names[-1] if is_same else budgets_digest(budgets[users]))
     return names
+
+
+def rounds_by_user(cohorts: Sequence[Bools]) -> I64:
+    """In how many rounds each user takes part."""
+    counts = np.zeros(cohorts[0].size, dtype=np.int64)
+    for users in cohorts:
+        counts += users
+    return counts
 
 
 def cohort_of(population: Population, users: Bools) -> Population:

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
@@ -18,7 +16,7 @@ from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model, check_model
 from apes.population import Examples, Population
 from apes.terms.plan import Plan, schedule_digest
-from apes.training.cohort import cohort_names, cohort_of
+from apes.training.cohort import cohort_names, cohort_of, rounds_by_user
 from apes.training.round import Workers, run_round
 from apes.training.run import Identity, Progress, RoundMetrics, Run
 
@@ -117,7 +115,5 @@ def train(
     done = run.progress
     if not done.metrics:
         raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
-    took_part = np.zeros(n, dtype=np.int64)
-    for users in cohorts[: done.rounds]:
-        took_part += users
+    took_part = rounds_by_user(cohorts[: done.rounds])
     return TrainingResult(run.model(), run.guarantee, done.metrics, done.exposures, budgets, took_part)
