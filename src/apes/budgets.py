@@ -66,7 +66,7 @@ def make_budgets(spec: str, users: int, seed: int) -> F64:
         return LAWS[kind](SimulationSource(seed).generator(Purpose.BUDGETS), users)
     if ends:
         return positive_array("budgets", np.linspace(ends[0], ends[-1], users))
-    return _from_file(rest, users)
+    return read_column("budgets", rest, users)
 
 
 def check_budgets(spec: str) -> tuple[str, str, list[float]]:
@@ -92,21 +92,28 @@ def _number(text: str, spec: str) -> float:
     return number
 
 
-def _from_file(rest: str, users: int) -> F64:
-    file, _, column = (rest, "", None) if ":" not in rest or os.path.exists(rest) else rest.rpartition(":")
+def read_column(name: str, place: str, users: int) -> F64:
+    """Read one number per user, each in (0, inf), in the order of the users.
+
+    Args:
+        name: What the numbers are, for messages.
+        place: ``PATH`` of a CSV file (its first column) or ``PATH:COLUMN``.
+        users: How many there must be.
+    """
+    file, _, column = (place, "", None) if ":" not in place or os.path.exists(place) else place.rpartition(":")
     path = Path(file)
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             rows = [row for row in csv.reader(stream) if row]
     except (OSError, ValueError, csv.Error) as error:
-        raise DataError(f"cannot read the budgets in {path}: {error}") from None
+        raise DataError(f"cannot read the {name} in {path}: {error}") from None
     if not rows:
-        raise DataError(f"{path} holds no budgets: expected one row per user")
+        raise DataError(f"{path} holds no {name}: expected one row per user")
     texts = _column(path, rows, column)
     if len(texts) != users:
-        raise ParameterError(f"users must equal the {len(texts)} budgets in {path}, got {users}")
+        raise ParameterError(f"users must equal the {len(texts)} {name} in {path}, got {users}")
     try:
-        return positive_array("budgets", [float(text) for text in texts])
+        return positive_array(name, [float(text) for text in texts])
     except ValueError as error:
         raise ParameterError(f"in {path}: {error}") from None
 

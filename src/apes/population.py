@@ -61,7 +61,8 @@ class Population(Protocol):
 
     Contract:
         `block` gives the same users the same data whenever and on whichever thread it is asked; a user's budget does
-        not depend on the user's data.
+        not depend on the user's data. It may have ``targets``, the largest central epsilon that each user allows over
+        all rounds, which must not depend on data either: whoever would pass the own one is left out.
     """
 
     @property
@@ -87,6 +88,7 @@ class People:
         test: Public examples to judge a model by, or None.
         classes: Number of classes; by default the largest label + 1.
         schema: What is public about the table that the rows come from, if they come from one: part of the terms.
+        targets: The largest central epsilon that each user allows over all rounds, in (0, inf); or None.
 
     Attributes:
         facts: What was read of that table, or None.
@@ -104,9 +106,13 @@ class People:
         test: Examples | None = None,
         classes: int | None = None,
         schema: Schema | None = None,
+        targets: ArrayLike | None = None,
     ) -> None:
         self._budgets = positive_array("budgets", budgets)
         users = self._budgets.size
+        self.targets = None if targets is None else positive_array("targets", targets)
+        if self.targets is not None and self.targets.size != users:
+            raise ParameterError(f"targets must have one entry per user, {users}, got {self.targets.size}")
         if offsets.shape != (users + 1,):
             raise ParameterError(f"offsets must have one entry more than the {users} budgets, got {offsets.size}")
         if features.ndim < 2 or labels.shape != features.shape[:1]:
@@ -126,6 +132,7 @@ class People:
         budgets: ArrayLike | Mapping[Any, float] | str,
         users: ArrayLike | None = None,
         test: tuple[ArrayLike, ArrayLike] | None = None,
+        targets: ArrayLike | Mapping[Any, float] | None = None,
         seed: int = 1,
     ) -> "People":
         """People from arrays with one entry per row.
@@ -137,6 +144,7 @@ class People:
                 (`apes.make_budgets`), drawn with ``seed`` for the users in order of their ids.
             users: User id of each row, in any order; by default every row is a user.
             test: Features and labels of public examples to judge a model by.
+            targets: The largest central epsilon that users allow, given like budgets; by default there are none.
             seed: Of the budgets' law, if one is named.
         """
         rows, marks = numbers("features", features, "biuf"), numbers("labels", labels)
@@ -154,8 +162,10 @@ class People:
         order = np.argsort(number, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(number))])
         own = _budgets_of(budgets, names, number, seed)
+        limits = None if targets is None else _per_user("targets", targets, names, number)
         public = None if test is None else (finite_float32("test", test[0]), _as_labels(numbers("test", test[1])))
-        return cls(rows[order], marks[order], offsets, own, test=None if public is None else Examples(*public))
+        examples = None if public is None else Examples(*public)
+        return cls(rows[order], marks[order], offsets, own, test=examples, targets=limits)
 
     @classmethod
     def from_table(
@@ -284,9 +294,9 @@ class People:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything the users hold, budgets included."""
-        digest = hashlib.sha256()
-        for array in (self._features, self._labels, self._offsets, self._budgets):
+        """SHA-256 of everything the users hold, budgets and targets included."""
+        digest, targets = hashlib.sha256(), () if self.targets is None else (self.targets,)
+        for array in (self._features, self._labels, self._offsets, self._budgets, *targets):
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(array.data)
         return digest.hexdigest()
@@ -321,19 +331,24 @@ def _budgets_of(
     """Budgets of users in order of their names."""
     if isinstance(budgets, str):
         return make_budgets(budgets, names.size, seed)
-    if isinstance(budgets, Mapping):
-        missing = [name for name in names.tolist() if name not in budgets]
+    return _per_user("budgets", budgets, names, number)
+
+
+def _per_user(what: str, values: ArrayLike | Mapping[Any, float], names: NDArray[Any], number: NDArray[np.intp]) -> F64:
+    """One positive number per user, in order of their names: from one per row, or from a mapping."""
+    if isinstance(values, Mapping):
+        missing = [name for name in names.tolist() if name not in values]
         if missing:
-            raise ParameterError(f"budgets must name every user, got none for {missing[0]!r}")
-        return positive_array("budgets", [budgets[name] for name in names.tolist()])
-    by_row = positive_array("budgets", budgets)
+            raise ParameterError(f"{what} must name every user, got none for {missing[0]!r}")
+        return positive_array(what, [values[name] for name in names.tolist()])
+    by_row = positive_array(what, values)
     if by_row.shape != number.shape:
-        raise ParameterError(f"budgets must have one entry per row, {number.size}, got {by_row.size}")
+        raise ParameterError(f"{what} must have one entry per row, {number.size}, got {by_row.size}")
     own = np.empty(names.size)
     own[number] = by_row
     differs = own[number] != by_row
     if differs.any():
         row = int(np.argmax(differs))
         name, (first, second) = names[number[row]], sorted({float(own[number[row]]), float(by_row[row])})
-        raise ParameterError(f"budgets must be equal within a user, got {first!r} and {second!r} for {name!r}")
+        raise ParameterError(f"{what} must be equal within a user, got {first!r} and {second!r} for {name!r}")
     return own

@@ -1,12 +1,13 @@
 """The accountant of a run: rounds with the same and with different participants."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from apes.accounting.accountant import Accountant
-from apes.accounting.exposure import Exposure
+from apes.accounting.exposure import Cost, Exposure
 from apes.accounting.guarantee import certify
 from apes.errors import BudgetExceeded, ParameterError
 
@@ -107,6 +108,19 @@ def test_a_limit_of_rounds_at_the_worst():
     again = Accountant.from_dict(limited.as_dict())
     again.record(EVERYBODY, 2)
     assert again.guarantee.epsilon == limited.guarantee.epsilon
+
+
+def test_a_limit_caps_both_parts_of_a_cost():
+    """The sum of mu^2, and the sum of what is left uncovered: three rounds of the one, four of the other."""
+    one = _accountant().cost(EVERYBODY)
+    for limit in (Cost(3.5 * one.mu_squared, 4.5 * one.delta), Cost(4.5 * one.mu_squared, 3.5 * one.delta)):
+        limited = _accountant(settled=False, limit=limit)
+        limited.charge(EVERYBODY, 3)
+        assert not limited.allows(EVERYBODY)
+        with pytest.raises(BudgetExceeded):
+            limited.charge(EVERYBODY)
+        limited.record(EVERYBODY)
+        assert limited.guarantee.epsilon == math.inf
 
 
 def test_colluders_cost():

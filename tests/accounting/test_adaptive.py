@@ -18,6 +18,7 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.composition.gaussian import gaussian_delta, gaussian_epsilon
 from apes.accounting.exposure import Cost, Exposure
 from apes.errors import BudgetExceeded
+from apes.training.basis import basis_of
 from apes.training.run_folder import RunFolder
 
 # Budget of those who hide the victim: their bits are coins.
@@ -165,9 +166,11 @@ class TestWhatWasSpentIsNoGuarantee:
 
     def test_whoever_stopped_a_settled_run_may_have_looked(self, tmp_path):
         """Of four planned rounds one took place: all four are certified."""
-        exposure, planned = replace(crowd(1.0, 60), round=1), Accountant(0.01, expected_rounds=4)
-        folder = RunFolder.create(tmp_path / "run", {}, planned, rounds=4, data="")
-        (folder.path / "exposures.jsonl").write_text(json.dumps(exposure.as_dict() | {"run": {}}) + "\n")
+        exposure = replace(crowd(1.0, 60), round=1)
+        basis = basis_of(Accountant(0.01, expected_rounds=4), 4, [exposure.budgets_sha256] * 4)
+        folder = RunFolder.create(tmp_path / "run", {}, basis, data="")
+        run = {"terms": "", "schedule": "", "people": "", "basis": json.dumps(basis)}
+        (folder.path / "exposures.jsonl").write_text(json.dumps(exposure.as_dict() | {"run": run}) + "\n")
         (folder.path / "budgets").mkdir()
         np.save(folder.path / "budgets" / f"{exposure.budgets_sha256}.npy", np.sort(exposure.budgets))
         by_round, guarantee = folder.recertify()

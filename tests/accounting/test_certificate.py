@@ -13,6 +13,7 @@ from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon, certify
 from apes.accounting.victims import honest_others
 from apes.errors import ParameterError, RegimeError
+from apes.mathematics.levels import level_probabilities
 from apes.mathematics.thresholds import acceptance_thresholds
 
 TIGHT = 1.01
@@ -183,6 +184,17 @@ def test_brute_force_every_user_is_covered_by_the_largest_budget():
             outcomes = _outcomes(rows[victim], others, rng.integers(0, levels, budgets.size - 1))
             for t, bound in bounds.items():
                 assert _worst_divergence(outcomes, t) * (1 - ORACLE[0]) - ORACLE[1] <= bound
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4, 17, 64])
+@pytest.mark.parametrize(("smaller", "larger"), [(0.1, 0.11), (0.05, 1.0), (1.0, 1.5), (0.5, 6.0)])
+def test_a_smaller_budget_is_a_larger_one_on_a_randomised_input(levels, smaller, larger):
+    """docs/proofs.md, 4: one mechanism is the other after a random map of inputs; the other way round it is not."""
+    weak, strong = level_probabilities(np.array([smaller, larger]), levels)
+    there, back = weak @ np.linalg.inv(strong), strong @ np.linalg.inv(weak)
+    assert there.sum(axis=1) == pytest.approx(1, abs=1e-9)
+    assert there.min() > -1e-9
+    assert back.min() < -0.01
 
 
 def test_alone_the_certificate_is_the_local_divergence():

@@ -101,3 +101,42 @@ def test_which_terms_run_on_devices():
         Terms(framework="s-apes").device_client(model)
     with pytest.raises(ParameterError, match="levels must be"):
         Terms(levels="continuous").device_client(model)
+
+
+class Replayed(SystemSource):
+    """The operating system's randomness, replaced by a stream that begins anew with every source."""
+
+    def __init__(self, seed):
+        self._stream = np.random.default_rng(seed)
+
+    def words(self, *shape):
+        return self._stream.integers(0, 2**64, shape, dtype=np.uint64)
+
+    def bytes(self, *shape):
+        return self._stream.integers(0, 256, shape, dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {},
+        {"norm": 0.3},
+        {"framework": "s-apes-first"},
+        {"framework": "s-apes-threshold"},
+        {"framework": "s-apes", "sparsifier": "random-b"},
+    ],
+    ids=str,
+)
+def test_what_was_drawn_before_leaves_no_trace(choice):
+    """No error feedback: a report is made of data, weights and fresh randomness, whatever was reported before."""
+    generator, offsets = np.random.default_rng(5), np.arange(0, 33, 4)
+    rows, labels = generator.random((32, 6), dtype=np.float32), np.arange(32, dtype=np.uint8) % 3
+    block = UserBlock(0, np.full(8, 0.7), rows, labels, offsets)
+    model = LogisticRegression(6, 3)
+    used, fresh = (Terms(**choice).device_client(model) for _ in range(2))
+    now, before = (generator.normal(size=model.dimensions).astype(np.float32) for _ in range(2))
+    for seed in range(3):
+        used.levels(before, block, Replayed(100 + seed))
+    first = used.levels(now, block, Replayed(1))
+    assert np.array_equal(first, fresh.levels(now, block, Replayed(1)))
+    assert not np.array_equal(first, fresh.levels(now, block, Replayed(2)))

@@ -280,8 +280,9 @@ def new_run(layout):
     schedule = read_settings(layout.analyzer / "schedule.json", Schedule)
     with np.load(layout.analyzer / "test.npz") as stored:
         test = Examples(stored["features"], stored["labels"])
-    of, choices = Identity(terms.digest, "", "replayed"), {"settled": False, "limit": terms.limit}
-    return Run(terms.terms, schedule, terms.model, of, users=1, test=test, **choices)
+    of, start = Identity(terms.digest, "", "replayed"), terms.model.start().astype(np.float64)
+    choices = {"start": start, "users": 1, "cohorts": None, "limit": terms.limit}
+    return Run(terms.terms, schedule, terms.model, of, test=test, **choices)
 
 
 def take(run, batch):

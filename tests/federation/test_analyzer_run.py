@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from parties import BUDGETS, LEVELS, LIMITS, agreed, counts_of
+from typer.testing import CliRunner
 
 from apes import Examples, Schedule
+from apes.cli.main import app
 from apes.errors import ProtocolError
 from apes.federation.analyzer import AnalyzerRun
 from apes.federation.parties import Servers, Task, invite
@@ -85,3 +87,33 @@ def test_a_cohort_beyond_the_limits_does_not_count(open_run, budgets):
         run.begin_round()
     assert (run.progress.rounds, Counter(path.name for path in run.folder.iterdir())) == (0, {"config.json": 1})
     assert LIMITS.takes(np.array([0.05, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delta", 0.4),
+        ("expected_rounds", 1),
+        ("target", 1e-3),
+        ("colluders", 1),
+        ("settled", True),
+        ("limit", None),
+        ("limit", {"mu_squared": 1e-9, "delta": 1e-9}),
+        ("rounds", 1),
+        ("cohorts", "0" * 64),
+    ],
+)
+def test_a_finished_run_is_not_certified_as_another(open_run, name, value):
+    """As settled, say, for what was spent; or for a smaller limit."""
+    run, _ = open_run(USERS)
+    while not run.is_done:
+        assert not run.begin_round()
+    run.finish()
+    file = run.folder / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps(config | {"basis": config["basis"] | {name: value}}))
+    before = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
+    refused = CliRunner().invoke(app, ["account", "--run", str(run.folder)])
+    assert (refused.exit_code, refused.stdout, len(refused.stderr.splitlines())) == (2, "", 1)
+    assert f"config.json is not that of its log: {name} is" in refused.stderr
+    assert {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()} == before

@@ -12,18 +12,25 @@ from numpy.typing import NDArray
 from apes.accounting import Array
 from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
+from apes.accounting.guarantee import cover_of
 from apes.accounting.victims import Victims
 from apes.checks import positive_array
 from apes.errors import ParameterError
 
-# Users are filtered in groups of similar budgets, each charged as its boldest and held to its strictest target.
-_GROUPS = 16
+# A certificate is computed per cohort and budget, so there may not be many of either. Budgets are raised to the largest
+# one of those similar to them: a factor of 20 between the extremes makes steps of a fifth. Of bits a cohort's
+# certificates are one table, and twice as many cost little.
+_STEPS, _STEPS_OF_BITS = 16, 32
+# Of all rounds at most about so many have another cohort than the one before.
+_CHANGES = 20
+# Targets are lowered onto a grid: their limits take a moment each.
+_LIMITS = 256
 
 
 def own_cohorts(
     budgets: Array, targets: Array, delta: float, rounds: int, exposure: Callable[[Array], Exposure]
 ) -> Iterator[NDArray[np.bool_]]:
-    """Who takes part, round after round, until nobody is left; at most about so many rounds.
+    """Who takes part, round after round, until nobody is left or the rounds are over.
 
     Args:
         budgets: Local budgets of all users, per coordinate and round.
@@ -37,24 +44,58 @@ def own_cohorts(
     """
     if positive_array("targets", targets).shape != budgets.shape:
         raise ParameterError(f"targets must have one entry per user, {budgets.size}, got {targets.size}")
-    edges = np.unique(np.linspace(0, np.unique(budgets).size, _GROUPS + 1).astype(int))
-    # Equal budgets are in one group.
-    group = np.searchsorted(edges, np.unique(budgets, return_inverse=True)[1], side="right") - 1
-    boldest, (timidest, strictest) = np.zeros(edges.size - 1), np.full((2, edges.size - 1), np.inf)
-    np.maximum.at(boldest, group, budgets)
-    np.minimum.at(timidest, group, budgets)
-    np.minimum.at(strictest, group, targets)
+    most = _STEPS_OF_BITS if exposure(budgets).levels == 2 else _STEPS
+    limits, (step, boldest) = _limits(targets, delta), _steps(budgets, most)
     filters = [
-        Accountant(delta, expected_rounds=rounds, target=target, victims=Victims(*ends))
-        for target, *ends in zip(strictest.tolist(), boldest.tolist(), timidest.tolist(), strict=True)
+        Accountant(delta, expected_rounds=rounds, victims=Victims(budget), settled=False) for budget in boldest.tolist()
     ]
-    staying = np.ones(len(filters), dtype=bool)
-    while staying.any():
-        present = exposure(budgets[staying[group]])
-        full = [g for g in np.flatnonzero(staying) if not filters[g].allows(present)]
-        if full:
-            staying[full] = False
+    staying, left, cover = np.ones(budgets.size, dtype=bool), rounds, cover_of(delta)
+    while left and staying.any():
+        present, spent = exposure(budgets[staying]), np.array([own.spent.mu_squared for own in filters])
+        costs = {int(k): filters[k].cost(present) for k in np.unique(step[staying])}
+        cost = np.array([costs[k].mu_squared if k in costs else np.inf for k in range(len(filters))])
+        if any(filters[k].spent.delta + of_step.delta > cover for k, of_step in costs.items()):
+            return
+        if (staying & ~((spent + cost)[step] <= limits)).any():
+            ahead = min(-(-rounds // _CHANGES), left)
+            staying = _without_the_full(staying, spent[step], ahead * cost[step], limits)
             continue
-        yield staying[group]
-        for g in np.flatnonzero(staying):
-            filters[g].record(present)
+        yield staying
+        left -= 1
+        for k in costs:
+            filters[k].record(present)
+
+
+def _without_the_full(staying: NDArray[np.bool_], spent: Array, cost: Array, limits: Array) -> NDArray[np.bool_]:
+    """Those who stay when everybody has left whom the cost would bring beyond the own limit.
+
+    What the others cost rises with every one who leaves, about as their number falls; that is a guess, to spare
+    certificates, and what is charged later does not rest on it. Whoever could not even pay what it costs now is out.
+    """
+    before, number = staying.sum(), 0
+    while number != staying.sum():
+        number = staying.sum()
+        staying = staying & (spent + cost * (before / max(number, 1)) <= limits)
+    return staying
+
+
+def _steps(budgets: Array, most: int) -> tuple[NDArray[np.intp], Array]:
+    """The step of each budget, and the largest budget of each step."""
+    values, place = np.unique(budgets, return_inverse=True)
+    if values.size > most:
+        edges = np.geomspace(values[0], values[-1], most + 1)[1:-1]
+        place = np.unique(np.searchsorted(edges, budgets), return_inverse=True)[1]
+    boldest = np.zeros(place.max() + 1)
+    np.maximum.at(boldest, place, budgets)
+    return place, boldest
+
+
+def _limits(targets: Array, delta: float) -> Array:
+    """The mu^2 that each target allows, from below."""
+    values, place = np.unique(targets, return_inverse=True)
+    if values.size > _LIMITS:
+        grid = np.geomspace(values[0], values[-1], _LIMITS)
+        grid[0] = values[0]
+        values, place = grid, np.searchsorted(grid, targets, side="right") - 1
+    allowed = [Accountant(delta, expected_rounds=1, target=target).limit for target in values.tolist()]
+    return np.array([0.0 if limit is None else limit.mu_squared for limit in allowed])[place]

@@ -51,8 +51,8 @@ _HELP = {
     "keep": "S-APES: fraction of coordinates kept (default 0.2; top-b-first: 0.05).",
     "delta": "Delta of the certified central guarantee (default 1 / 10 n).",
     "target_epsilon": "Certified central epsilon of all rounds together that nobody exceeds (default 1; none if clip "
-    "or levels are given): no round takes place that would; or "
-    "own:FACTOR: whoever would exceed so many times the own budget is left out of further rounds.",
+    "or levels are given): no round takes place that would; or, for everybody's own, own:FACTOR (times the own budget) "
+    "or file:PATH[:COLUMN]: whoever would exceed it is left out of further rounds.",
     "seed": "Seed of the simulation.",
 }
 _NUMBERS_OR_WORDS = ("levels", "target_epsilon")

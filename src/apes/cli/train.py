@@ -3,7 +3,6 @@
 import resource
 import time
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +22,8 @@ from apes.terms.fitting import fitted
 from apes.terms.own_table import OwnTable
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
+from apes.training.basis import basis_of
+from apes.training.cohort import cohort_names
 from apes.training.round import Workers
 from apes.training.run import Progress
 from apes.training.run_folder import RunFolder, check_new
@@ -95,11 +96,13 @@ def _new_folder(path: Path, chosen: Choices, task: _Task) -> RunFolder | None:
     """A folder for the run, or None if not even its first round keeps within the target."""
     terms, people, dimensions = task.plan.terms, task.people, task.model.dimensions
     accountant, budgets = terms.accountant(people.budgets.size, settled=True), terms.applied(people.budgets)
-    cohorts = list(islice(terms.cohorts(budgets, dimensions), terms.rounds))
+    with display.working() as say:
+        say("settling who takes part")
+        cohorts = terms.cohorts(budgets, dimensions, terms.targets(budgets, people.targets))
     if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
         return None
-    schema = people.schema
-    return RunFolder.create(path, chosen.as_dict(), accountant, rounds=len(cohorts), data=task.source, schema=schema)
+    basis = basis_of(accountant, len(cohorts), cohort_names(cohorts, budgets))
+    return RunFolder.create(path, chosen.as_dict(), basis, data=task.source, schema=people.schema)
 
 
 def _finish(folder: RunFolder, result: TrainingResult, summary: dict[str, Any]) -> None:

@@ -52,6 +52,10 @@ class _MappedPopulation:
         return self._people.budgets
 
     @property
+    def targets(self) -> F64 | None:
+        return getattr(self._people, "targets", None)
+
+    @property
     def digest(self) -> str:
         return self._people.digest
 

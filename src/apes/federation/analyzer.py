@@ -14,12 +14,13 @@ from apes.federation.agreed_model import check_examples, own_model
 from apes.federation.installed import InstalledModel, check_package
 from apes.federation.shuffler_client import ShufflerClient, TargetReached
 from apes.federation.terms import FederationTerms
-from apes.models.model import Model
+from apes.models.model import Model, check_model
 from apes.population import Examples
 from apes.storage.arrays import read_arrays
 from apes.storage.settings import read_settings, read_token
 from apes.terms.plan import schedule_digest
 from apes.terms.schedule import Schedule
+from apes.training.basis import basis_of
 from apes.training.run import Identity, Progress, Run
 from apes.training.run_folder import RunFolder
 from apes.wire.release import Release
@@ -153,10 +154,8 @@ class AnalyzerRun:
         identity = Identity(self.terms.digest, schedule_digest(schedule, 0), people)
         try:
             reached = self._folder.load()
-            terms, limit = self.terms.terms, self.terms.limit
-            return Run(
-                *(terms, schedule, model, identity), users=1, test=test, settled=False, limit=limit, resume=reached
-            )
+            of, limit = (self.terms.terms, schedule, model, identity), self.terms.limit
+            return Run(*of, start=check_model(model), users=1, test=test, cohorts=None, limit=limit, resume=reached)
         except ParameterError as error:
             raise DataError(f"{self.folder} holds another run; choose another folder: {error}") from None
 
@@ -169,7 +168,7 @@ def _run_folder(path: Path, terms: FederationTerms) -> RunFolder:
     accountant = terms.terms.accountant(1, settled=False, limit=terms.limit)
     # From a schema `apes predict` makes the model that goes with it: not one of a stranger's.
     schema = None if isinstance(terms.model, InstalledModel) else terms.schema
-    return RunFolder.create(path, choices, accountant, rounds=terms.rounds, data=data, schema=schema)
+    return RunFolder.create(path, choices, basis_of(accountant, terms.rounds, None), data=data, schema=schema)
 
 
 def _read_test(path: Path, terms: FederationTerms) -> Examples:

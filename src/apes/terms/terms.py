@@ -3,11 +3,9 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
-from itertools import repeat
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +15,7 @@ from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.accounting.exposure import Cost, Exposure
 from apes.accounting.personal import own_cohorts
 from apes.analyzer.calibrator import Calibrator
+from apes.budgets import read_column
 from apes.checks import offering, one_of, positive, positive_array, unused, whole, within
 from apes.client.client import Client, DeviceClient
 from apes.client.one_bit import DeviceRandomizer
@@ -50,8 +49,9 @@ class Terms:
             (1 - keep) C.
         rounds: Rounds of training T, at least 1.
         delta: Delta of the certified central guarantee, in [1e-100, 0.5] (default 1 / 10 n).
-        target_epsilon: No round takes place after which the certified epsilon of a user would exceed it; or
-            ``own:FACTOR``: whoever would exceed FACTOR times the own budget is left out of further rounds.
+        target_epsilon: No round takes place after which the certified epsilon of a user would exceed it. Or everybody
+            has an own one, and whoever would exceed it is left out of further rounds: ``own:FACTOR``, so many times the
+            own budget; ``file:PATH`` or ``file:PATH:COLUMN``, a column of a file in the order of the users.
         mechanism: A stranger's mechanism, shuffled, in place of the framework's; None for the framework's own.
     """
 
@@ -91,7 +91,7 @@ class Terms:
             within("delta", self.delta, SMALLEST_DELTA, 0.5)
         if not isinstance(self.target_epsilon, str | None):
             positive("target_epsilon", self.target_epsilon)
-        self._own_factor  # noqa: B018 - checks it
+        self._own_target  # noqa: B018 - checks it
 
     @property
     def kind(self) -> Framework:
@@ -193,24 +193,53 @@ class Terms:
         target = None if isinstance(self.target_epsilon, str) else self.target_epsilon
         return Accountant(delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit)
 
-    def cohorts(self, budgets: F64, dimensions: int) -> Iterator[Bools]:
-        """Who takes part, round after round: everybody, or whoever is within the own target."""
-        if self._own_factor is None:
-            return repeat(np.ones(budgets.size, dtype=bool))
-        exposure, delta = partial(self.exposure, 0, dimensions=dimensions), self.central_delta(budgets.size)
-        return own_cohorts(budgets, self._own_factor * budgets, delta, self.rounds, exposure)
+    def targets(self, budgets: F64, brought: ArrayLike | None = None) -> F64 | None:
+        """Everybody's own target, in the order of the users; None where there are none.
+
+        Args:
+            budgets: Of all users.
+            brought: Targets that the people brought along (`Population.targets`), if they did: those count then.
+        """
+        if brought is not None:
+            if self.why_not_certified is not None:
+                raise ParameterError(
+                    f"targets must be left out: nothing central is certified, {self.why_not_certified}"
+                )
+            unused({"target_epsilon": self.target_epsilon}, "people have targets of their own")
+            return positive_array("targets", brought)
+        kind, own = self._own_target
+        if kind == "file":
+            return read_column("targets", own, budgets.size)
+        return float(own) * budgets if kind == "own" else None
+
+    def cohorts(self, budgets: F64, dimensions: int, targets: F64 | None = None) -> tuple[Bools, ...]:
+        """Who takes part, round after round: everybody, or whoever is within the own target, until nobody is."""
+        if targets is None:
+            return (np.ones(budgets.size, dtype=bool),) * self.rounds
+        return _kept_cohorts(self, budgets.tobytes(), targets.tobytes(), dimensions)
 
     @cached_property
-    def _own_factor(self) -> float | None:
-        """FACTOR, where targets are everybody's own."""
+    def _own_target(self) -> tuple[str, str]:
+        """``own`` and FACTOR, or ``file`` and the place, where targets are everybody's own."""
         if not isinstance(self.target_epsilon, str):
-            return None
-        kind, _, factor = self.target_epsilon.partition(":")
+            return "", ""
+        kind, _, rest = self.target_epsilon.partition(":")
         with suppress(ValueError):
-            if kind == "own" and 0 < float(factor) < math.inf:
-                return float(factor)
-        said = f"got {self.target_epsilon!r}"
-        raise ParameterError(f"target_epsilon must be a number or own:FACTOR, FACTOR in (0, inf), {said}")
+            if (kind == "file" and rest) or (kind == "own" and 0 < float(rest) < math.inf):
+                return kind, rest
+        forms = "a number, own:FACTOR with FACTOR in (0, inf), file:PATH or file:PATH:COLUMN"
+        raise ParameterError(f"target_epsilon must be {forms}; got {self.target_epsilon!r}")
 
     def _top_b_first(self, dimensions: int) -> int | None:
         return None if self.sparsification is None else self.sparsification.top_b_first(dimensions)
+
+
+# It may take most of a minute, and whoever keeps a folder asks before a run and in it.
+@lru_cache(maxsize=1)
+def _kept_cohorts(terms: Terms, budgets: bytes, targets: bytes, dimensions: int) -> tuple[Bools, ...]:
+    own = np.frombuffer(budgets)
+    exposure, delta = partial(terms.exposure, 0, dimensions=dimensions), terms.central_delta(own.size)
+    cohorts = tuple(own_cohorts(own, np.frombuffer(targets), delta, terms.rounds, exposure))
+    for users in cohorts:
+        users.flags.writeable = False
+    return cohorts

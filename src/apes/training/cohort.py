@@ -1,14 +1,35 @@
 """A cohort: those of a population who take part in a round."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apes.accounting.exposure import budgets_digest
+from apes.mathematics.arrays import F64, I64, Bools
 from apes.population import Population, UserBlock
 
 
-def cohort_of(population: Population, users: NDArray[np.bool_]) -> Population:
+def cohort_names(cohorts: Sequence[Bools], budgets: F64) -> list[str]:
+    """Names of the budgets of those who take part, round after round."""
+    names: list[str] = []
+    for number, users in enumerate(cohorts):
+        # Mostly nobody left since the last round.
+        is_same = number > 0 and np.array_equal(users, cohorts[number - 1])
+        names.append(names[-1] if is_same else budgets_digest(budgets[users]))
+    return names
+
+
+def rounds_by_user(cohorts: Sequence[Bools]) -> I64:
+    """In how many rounds each user takes part."""
+    counts = np.zeros(cohorts[0].size, dtype=np.int64)
+    for users in cohorts:
+        counts += users
+    return counts
+
+
+def cohort_of(population: Population, users: Bools) -> Population:
     """The population itself if everybody takes part."""
     return population if users.all() else Cohort(population, np.flatnonzero(users))
 
@@ -21,7 +42,7 @@ class Cohort:
     users: NDArray[np.intp]  # in increasing order
 
     @property
-    def budgets(self) -> NDArray[np.float64]:
+    def budgets(self) -> F64:
         """Local budgets of those who take part."""
         return self.population.budgets[self.users]
 

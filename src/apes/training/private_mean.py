@@ -57,8 +57,10 @@ class PrivateMean:
         given = {name: value for name, value in given.items() if value is not None}
         self._terms = replace(exactly("terms", terms, Terms), **given)
         if isinstance(self._terms.target_epsilon, str):
-            said = f"the mean of those who come is taken, nobody is left out; got {self._terms.target_epsilon!r}"
-            raise ParameterError(f"target_epsilon must be a number here: {said}")
+            got = repr(self._terms.target_epsilon)
+            raise ParameterError(
+                f"target_epsilon must be a number: whose vectors come is the caller's choice; got {got}"
+            )
         # Two calls at once would be the same round, under the same noise.
         self._lock = Lock()
         self._model, self._seed, self._workers = Vectors(whole("dimensions", dimensions, 1)), seed, workers

@@ -5,6 +5,7 @@ not charged first.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -17,10 +18,11 @@ from apes.errors import ParameterError, ProtocolError
 from apes.mathematics.arrays import F64
 from apes.mathematics.compiled import quiet_blas
 from apes.messages import Batch
-from apes.models.model import Model, check_floats, check_model, evaluated
+from apes.models.model import Model, check_floats, evaluated
 from apes.population import Examples
 from apes.terms.schedule import Schedule
 from apes.terms.terms import Terms
+from apes.training.basis import as_text, basis_of
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Identity:
     terms: str  # digest of terms, model and feature map
     schedule: str  # what the analyzer does with estimates, and the seed
     people: str  # digest of users, data and budgets
+    basis: str = ""  # what its guarantee rests on: the run's own to fill in
 
     def check(self, other: "Identity") -> None:
         """Raise unless the other is the same, and say what is not."""
@@ -88,10 +91,12 @@ class Run:
 
     Args:
         terms, schedule, model, identity: What the run is of.
+        start: The weights to start from, checked (`check_model`): reports have as many coordinates.
         users: About how many take part; the default delta depends on it.
         test: Public examples that the model is judged by, or None.
-        settled: Whether who takes part in which round, and how many there are, does not depend on what is released.
-        limit: What may be spent in all where that is not settled and there is no target.
+        cohorts: Who takes part, round after round, by the name of their budgets (`budgets_digest`), where that does not
+            depend on what is released; None where it is chosen on the way.
+        limit: What may be spent in all where it is chosen on the way and there is no target.
         resume: Where to go on. What it recorded is charged again, round by round, and nothing else.
     """
 
@@ -102,19 +107,22 @@ class Run:
         model: Model,
         identity: Identity,
         *,
+        start: F64,
         users: int,
         test: Examples | None,
-        settled: bool,
+        cohorts: Sequence[str] | None,
         limit: Cost | None = None,
         resume: Progress | None = None,
     ) -> None:
         self._terms, self._schedule, self._model, self._test = terms, schedule, model, test
-        self._accountant = terms.accountant(users, settled=settled, limit=limit)
+        self._accountant = terms.accountant(users, settled=cohorts is not None, limit=limit)
+        self._cohorts, self._rounds = cohorts, terms.rounds if cohorts is None else len(cohorts)
         self._calibrator = terms.calibrator(schedule.calibration)
         self._optimizers: dict[str, ServerOptimizer] = {}
-        self.progress = Progress(identity, ServerState.start(check_model(model)))
+        basis = as_text(basis_of(self._accountant, self._rounds, cohorts))
+        self.progress = Progress(replace(identity, basis=basis), ServerState.start(start))
         # Read once: what is charged must not depend on when a stranger's model is asked.
-        self._dimensions = self.progress.state.weights.size
+        self._dimensions = start.size
         self._charged: tuple[Exposure, float] | None = None
         if resume is not None:
             self._go_on(resume)
@@ -133,6 +141,9 @@ class Run:
             exposure = self._terms.exposure(number, exactly("exposure", recorded, Exposure).budgets, self._dimensions)
             if (recorded.round, recorded.form) != (number, exposure.form):
                 raise ParameterError(f"resume must be of rounds under these terms, got {recorded.form}")
+            if not self._is_planned(exposure):
+                others = "got rounds charged for others"
+                raise ParameterError(f"resume must be of the same people (data or budgets), {others}")
             self._accountant.charge(exposure)
             exposures.append(exposure)
         self.progress = replace(resume, exposures=tuple(exposures))
@@ -140,7 +151,7 @@ class Run:
     @property
     def is_done(self) -> bool:
         """Whether all rounds are over."""
-        return self.progress.rounds >= self._terms.rounds
+        return self.progress.rounds >= self._rounds
 
     @property
     def guarantee(self) -> Guarantee:
@@ -154,6 +165,8 @@ class Run:
     def charge(self, budgets: F64) -> None:
         """Charge the next round, with these participants, before anything of it is released; or BudgetExceeded."""
         exposure = self._exposure(budgets)
+        if not self._is_planned(exposure):
+            raise ProtocolError(f"round {exposure.round} is of other people than were settled beforehand")
         self._charged = exposure, self._accountant.charge(exposure)
 
     def conclude(self, batch: Batch, began: float) -> None:
@@ -185,6 +198,11 @@ class Run:
 
     def _exposure(self, budgets: F64) -> Exposure:
         return self._terms.exposure(self.progress.rounds + 1, budgets, self._dimensions)
+
+    def _is_planned(self, exposure: Exposure) -> bool:
+        """Whether those take part who were to, if that was settled."""
+        planned = self._cohorts
+        return planned is None or [exposure.budgets_sha256] == list(planned[exposure.round - 1 : exposure.round])
 
     def _optimizer(self, name: str, budgets: F64) -> ServerOptimizer:
         """The optimizer for these participants; the default step depends on the noise of their reports."""

@@ -25,6 +25,7 @@ from apes.mathematics.arrays import F64
 from apes.storage.arrays import read_arrays
 from apes.storage.files import write_bytes, write_whole
 from apes.storage.version import __version__
+from apes.training.basis import Basis, accountant_of, check_same, digest_of
 from apes.training.run import Identity, Progress, RoundMetrics
 
 _CONFIG, _CHECKPOINT, _EXPOSURES = "config.json", "checkpoint.npz", "exposures.jsonl"
@@ -40,24 +41,17 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls,
-        path: Path,
-        choices: Mapping[str, Any],
-        accountant: Accountant,
-        *,
-        rounds: int,
-        data: str,
-        schema: Schema | None = None,
+        cls, path: Path, choices: Mapping[str, Any], basis: Basis, *, data: str, schema: Schema | None = None
     ) -> "RunFolder":
-        """Start a folder for a new run of so many rounds; refuses one that already holds a run.
+        """Start a folder for a new run; refuses one that already holds a run.
 
-        ``choices`` is what is going to run, as plain values; the accountant has charged nothing yet. With the schema of
-        a table, new rows can be encoded as those were that the model was trained on.
+        ``choices`` is what is going to run, as plain values; ``basis`` what its guarantee will rest on. With the schema
+        of a table, new rows can be encoded as those were that the model was trained on.
         """
         check_new(path)
         versions = {"version": __version__, "python": sys.version.split()[0], "numpy": np.__version__}
-        plan = {"choices": dict(choices), "accountant": accountant.as_dict(), "rounds": rounds}
-        config = {**plan, "data": data, "schema": None if schema is None else schema.as_dict(), **versions}
+        plan = {"choices": dict(choices), "basis": dict(basis), "data": data}
+        config = {**plan, "schema": None if schema is None else schema.as_dict(), **versions}
         _write_json(path / _CONFIG, config)
         return cls(path, config)
 
@@ -67,7 +61,7 @@ class RunFolder:
         file = path / _CONFIG
         try:
             config = json.loads(file.read_text(encoding="utf-8"))
-            names = ("choices", "accountant", "rounds", "data", "version")
+            names = ("choices", "basis", "data", "version")
             return cls(path, {name: config[name] for name in names} | {"schema": config.get("schema")})
         except FileNotFoundError:
             raise DataError(f"{path} holds no run: there is no {_CONFIG}; start one with --out {path}") from None
@@ -150,30 +144,62 @@ class RunFolder:
 
         Whoever stopped a run before its end may have looked at what it had learned, so all rounds that were settled
         beforehand count.
+
+        What the guarantee rests on (delta, target or limit, settled or not, planned rounds and cohorts) is bound to
+        every line of the log and to the checkpoint, and a configuration that says otherwise is refused. That finds what
+        was edited; against somebody who forges all files of the folder nothing helps but a signature by somebody else.
         """
-        exposures, reached = self._log(), self._checkpoint()
+        identity, exposures = self._log()
+        basis, accountant = self._bound(identity)
+        self._check_whole(identity, exposures)
+        last = replace(exposures[-1], round=0)
+        by_round = [accountant.record(exposure) for exposure in exposures]
+        if accountant.settled:
+            self._check_planned(basis, [exposure.budgets_sha256 for exposure in exposures])
+            while accountant.rounds < basis["rounds"] and accountant.allows(last):
+                accountant.record(last)
+        return by_round, accountant.guarantee
+
+    def _bound(self, identity: Identity) -> tuple[Basis, Accountant]:
+        """What the guarantee rests on, by the log; refused if the configuration says otherwise."""
+        try:
+            said, bound = dict(self.config["basis"]), dict(json.loads(identity.basis))
+            check_same(said, bound, str(self.path / _CONFIG))
+            return bound, accountant_of(bound)
+        except (*_UNREADABLE, AttributeError) as error:
+            raise DataError(f"{self.path} does not say what its guarantee rests on: {error}") from None
+
+    def _check_whole(self, identity: Identity, exposures: tuple[Exposure, ...]) -> None:
+        """Raise unless the log has all rounds that checkpoint, metrics and summary know of, and is of the same run."""
+        reached = self._checkpoint()
+        if reached is not None and reached.identity != identity:
+            raise DataError(f"{self.path / _EXPOSURES} is of another run than {_CHECKPOINT}")
         known = () if reached is None else reached.exposures
         told = max(len(known), self._rounds_told())
         if len(exposures) < told or [e.as_dict() for e in known] != [e.as_dict() for e in exposures[: len(known)]]:
             raise DataError(f"{self.path / _EXPOSURES} is not the whole log of this run: others say {told} rounds")
-        accountant, last = Accountant.from_dict(self.config["accountant"]), replace(exposures[-1], round=0)
-        by_round = [accountant.record(exposure) for exposure in exposures]
-        while accountant.settled and accountant.rounds < self.config["rounds"] and accountant.allows(last):
-            if exposures[0].budgets_sha256 != last.budgets_sha256:
-                raise DataError(f"{self.path} was stopped while people were leaving: finish it first, with --resume")
-            accountant.record(last)
-        return by_round, accountant.guarantee
 
-    def _log(self) -> tuple[Exposure, ...]:
-        """What the log says was charged, all of it in one run."""
+    def _check_planned(self, basis: Basis, names: list[str]) -> None:
+        """Raise unless those took part who were to, and who was still to take part is known."""
+        rounds = basis["rounds"]
+        if digest_of(names[:1] * rounds) == basis["cohorts"] and {*names} == {names[0]} and len(names) <= rounds:
+            return
+        if len(names) < rounds:
+            raise DataError(f"{self.path} was stopped while people were leaving: finish it first, with --resume")
+        if digest_of(names) != basis["cohorts"]:
+            raise DataError(f"{self.path / _EXPOSURES} is of other cohorts than were settled beforehand")
+
+    def _log(self) -> tuple[Identity, tuple[Exposure, ...]]:
+        """Which run the log is of, all of it, and what it says was charged."""
         file = self.path / _EXPOSURES
         if not (lines := self._lines(_EXPOSURES)):
             raise DataError(f"{self.path} has released nothing yet: there is nothing in {_EXPOSURES}")
         try:
             entries = [json.loads(line) for line in lines]
-            if len({json.dumps(entry.pop("run")) for entry in entries}) > 1:
+            runs = [entry.pop("run") for entry in entries]
+            if any(run != runs[0] for run in runs):
                 raise DataError(f"{file} is not the log of a run: it has lines of several")
-            return self._exposures(entries)
+            return Identity(**runs[0]), self._exposures(entries)
         except (*_UNREADABLE, AttributeError) as error:
             raise DataError(f"{file} is not the log of a run: {error}") from None
 

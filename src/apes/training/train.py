@@ -2,22 +2,24 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from apes.accounting.exposure import Exposure, budgets_digest
+from apes.accounting.accountant import Accountant
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
-from apes.checks import exactly, offering
-from apes.errors import BudgetExceeded, ParameterError
+from apes.accounting.victims import Victims
+from apes.checks import exactly, offering, whole
+from apes.errors import BudgetExceeded
 from apes.features.feature_map import FeatureMap, mapped
-from apes.mathematics.arrays import F64, Bools
+from apes.mathematics.arrays import F64, I64, Bools
 from apes.mathematics.randomness import SimulationSource
-from apes.models.model import Model
+from apes.models.model import Model, check_model
 from apes.models.trained import Trained
 from apes.population import Examples, People, Population
 from apes.terms.fitting import fitted
 from apes.terms.plan import Plan, schedule_digest
-from apes.training.cohort import cohort_of
+from apes.training.cohort import cohort_names, cohort_of, rounds_by_user
 from apes.training.round import Workers, run_round
 from apes.training.run import Identity, Progress, RoundMetrics, Run
 
@@ -34,6 +36,7 @@ class TrainingResult:
         budgets: The local budgets of all users, as they were applied.
         plan: What was trained under, with everything settled that was left open.
         model: The trained model, to predict with or to hand over to scikit-learn.
+        rounds_by_user: In how many rounds each of them took part: the first so many.
     """
 
     weights: F64
@@ -43,6 +46,15 @@ class TrainingResult:
     budgets: F64 = field(repr=False)
     plan: Plan
     model: Trained = field(repr=False)
+    rounds_by_user: I64 = field(repr=False)
+
+    def of_user(self, user: int) -> Guarantee:
+        """The guarantee of one user, number ``user`` from 0: of the own budget in the own rounds."""
+        own = float(self.budgets[whole("user", user, 0, self.budgets.size - 1)])
+        accountant = Accountant(self.guarantee.delta, expected_rounds=len(self.exposures), victims=Victims(own, own))
+        for exposure in self.exposures[: self.rounds_by_user[user]]:
+            accountant.record(exposure)
+        return accountant.guarantee
 
     @property
     def accuracy(self) -> float:
@@ -73,7 +85,7 @@ def train(
     Args:
         model: What to train.
         people: Who takes part, with their data and budgets.
-        plan: Terms, schedule and seed. A target is enforced before the round that would pass it.
+        plan: Terms, schedule and seed. A target is enforced before the round that would pass it; people's own ones too.
         test: Public examples to judge the model by; by default those that come with the people, if any do.
         features: A public map that users apply to their rows first; applied to ``test`` as well.
         workers: Who does the work: threads, an executor. Does not change the result.
@@ -91,16 +103,18 @@ def train(
     schema = people.schema if isinstance(people, People) else None
     if features is not None:
         people, test = mapped(people, test, features)
-    plan = fitted(plan, own := people.budgets, model)
+    brought, own = getattr(people, "targets", None), people.budgets
+    plan = fitted(plan, own, model) if brought is None else plan
     budgets = plan.terms.applied(own)
     # How rows of a table were encoded is part of what users agree to, as a feature map is.
     digest = plan.terms.digest(model, " ".join(part.digest for part in (schema, features) if part is not None))
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
-    # Settled: who takes part in which round, and how many fit, follows from the budgets alone.
-    run = Run(plan.terms, plan.schedule, model, identity, users=len(budgets), test=test, settled=True, resume=resume)
-    cohorts = plan.terms.cohorts(budgets, run.progress.state.weights.size)
-    _skip(cohorts, run.progress.exposures, budgets)
-    while not run.is_done and (users := next(cohorts, None)) is not None and run.allows(budgets[users]):
+    start, targets = check_model(model), plan.terms.targets(budgets, brought)
+    # Settled: who takes part in which round, and how many fit, follows from budgets and targets alone.
+    cohorts = plan.terms.cohorts(budgets, start.size, targets)
+    of, names = (plan.terms, plan.schedule, model, identity), cohort_names(cohorts, budgets)
+    run = Run(*of, start=start, users=budgets.size, test=test, cohorts=names, resume=resume)
+    while not run.is_done and run.allows(budgets[users := cohorts[run.progress.rounds]]):
         began = time.perf_counter()
         run.charge(budgets[users])
         source, now = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
@@ -108,15 +122,12 @@ def train(
         batch = run_round(plan.terms, model, now, present, source, budgets=own, workers=workers, only_sums=only_sums)
         run.conclude(batch, began)
         after_round(run.progress)
-    if not run.progress.metrics:
+    return _result(run, plan, Trained(model, run.model(), schema, features), budgets, cohorts)
+
+
+def _result(run: Run, plan: Plan, trained: Trained, budgets: F64, cohorts: tuple[Bools, ...]) -> TrainingResult:
+    done = run.progress
+    if not done.metrics:
         raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
-    done, trained = run.progress, Trained(model, run.model(), schema, features)
-    return TrainingResult(trained.weights, run.guarantee, done.metrics, done.exposures, budgets, plan, trained)
-
-
-def _skip(cohorts: Iterator[Bools], exposures: tuple[Exposure, ...], budgets: F64) -> None:
-    """Pass over the cohorts of rounds that are over; they must be those that were charged."""
-    for exposure in exposures:
-        users = next(cohorts, None)
-        if users is None or exposure.budgets_sha256 != budgets_digest(budgets[users]):
-            raise ParameterError("resume must be of the same people (data or budgets), got rounds charged for others")
+    facts = (run.guarantee, done.metrics, done.exposures, budgets, plan, trained)
+    return TrainingResult(trained.weights, *facts, rounds_by_user(cohorts[: done.rounds]))

@@ -4,8 +4,10 @@ All coordinates of a user are padded from one law, so it is put into an alias ta
 costs one word and one look-up: 1 ns, where the rejections of `apes.client.draws.coded` take 3 at epsilon 1 and 11 at 4.
 Coordinate c uses word c of stage 0 of its stream: 8 bits choose a column, 24 decide between its two levels.
 
-The table's law is within 2^-24 of the mechanism's in total variation. No guarantee rests on that: padding is not drawn
-from data, and users whose thresholds are the same have the same table.
+The table's law is within 2^-24 of the mechanism's in total variation, and users whose thresholds are the same have the
+same table. What is padded tells nothing about its own user's data. But under random-b it hides others, whose
+certificate counts on the blanket in it (docs/proofs.md, 9): that is there in full for budgets of 2.4e-7 and above.
+Devices do not use the table.
 """
 
 import numpy as np

@@ -1,0 +1,166 @@
+"""What a run's guarantee rests on is bound to its log: nobody certifies it as another run by editing a number."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import apes
+from apes.cli.main import app
+from apes.errors import ProtocolError
+from apes.models.model import check_model
+from apes.training.cohort import cohort_names
+from apes.training.run import Identity, Run
+from apes.training.run_folder import RunFolder
+
+# What somebody may edit into a number's place, and what would become of the guarantee then.
+EDITS = {
+    "delta": 0.4,
+    "expected_rounds": 1,
+    "target": 1e-3,
+    "colluders": 1,
+    "settled": False,
+    "limit": {"mu_squared": 1e-9, "delta": 1e-9},
+    "rounds": 2,
+    "cohorts": None,
+}
+
+
+def account(path, *options):
+    done = CliRunner().invoke(app, ["account", "--run", str(path), *options])
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run of three planned rounds that was stopped after two."""
+    path = tmp_path_factory.mktemp("stopped") / "run"
+    options = ["--users", "60", "--rounds", "3", "--delta", "1e-4", "--out", str(path)]
+
+    class StopError(Exception):
+        pass
+
+    kept = RunFolder.save
+
+    def save(folder, progress):
+        kept(folder, progress)
+        if progress.rounds == 2:
+            raise StopError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "save", save)
+        assert isinstance(CliRunner().invoke(app, ["train", *options]).exception, StopError)
+    return path
+
+
+@pytest.fixture
+def run(stopped, tmp_path):
+    return shutil.copytree(stopped, tmp_path / "run")
+
+
+def edit(run, name, value):
+    file = run / "config.json"
+    config = json.loads(file.read_text())
+    assert name in config["basis"]
+    assert config["basis"][name] != value
+    config["basis"][name] = value
+    file.write_text(json.dumps(config))
+
+
+def files(run):
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_every_field_can_be_edited():
+    accountant = apes.Accountant(1e-4, expected_rounds=3)
+    assert set(EDITS) == {*accountant.as_dict(), "rounds", "cohorts"}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_configuration_that_was_edited_is_refused(run, name):
+    code, honest, _ = account(run, "--json")
+    assert (code, json.loads(honest)["rounds"]) == (0, 2)
+    edit(run, name, EDITS[name])
+    before = files(run)
+    code, stdout, stderr = account(run)
+    assert (code, stdout, files(run)) == (2, "", before)
+    assert len(stderr.splitlines()) == 1, stderr
+    assert f"config.json is not that of its log: {name} is" in stderr
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_editing_the_log_as_well_is_not_enough(run, name):
+    """The checkpoint is bound too."""
+    edit(run, name, EDITS[name])
+    log = run / "exposures.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        line["run"]["basis"] = json.dumps(json.loads(line["run"]["basis"]) | {name: EDITS[name]}, sort_keys=True)
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    before = files(run)
+    code, stdout, stderr = account(run)
+    assert (code, stdout, files(run)) == (2, "", before)
+    assert "is of another run than checkpoint.npz" in stderr
+
+
+@pytest.mark.parametrize(
+    "basis", [None, [], "x", {}, {"delta": 1e-4}, {"rounds": "many"}, {"limit": 3}], ids=lambda value: json.dumps(value)
+)
+def test_a_basis_that_is_none_is_one_line(run, basis):
+    """In configuration and log alike, without a checkpoint that would say otherwise."""
+    (run / "checkpoint.npz").unlink()
+    config = json.loads((run / "config.json").read_text())
+    if isinstance(basis, dict) and basis and "delta" not in basis:
+        basis = config["basis"] | basis
+    (run / "config.json").write_text(json.dumps(config | {"basis": basis}))
+    lines = [json.loads(line) for line in (run / "exposures.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["run"]["basis"] = json.dumps(basis)
+    (run / "exposures.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, stdout, stderr = account(run)
+    assert (code, stdout, len(stderr.splitlines())) == (2, "", 1), stderr
+
+
+def test_all_planned_rounds_count(run):
+    whole = json.loads(account(run, "--json")[1])["certified"]
+    assert whole["epsilon"] > whole["epsilon_by_round"][-1]
+    budgets = np.load(next((run / "budgets").iterdir()))
+    assert whole["epsilon"] == pytest.approx(
+        apes.certify(budgets, delta=1e-4, dimensions=7850, rounds=3).epsilon, rel=1e-3
+    )
+
+
+class TestCohorts:
+    """Where people leave, who was to take part is settled too."""
+
+    budgets = np.repeat([0.1, 1.0], [700, 200])
+    rows = np.random.default_rng(1).random((900, 5), dtype=np.float32)
+    model = apes.LogisticRegression(5, 2)
+    plan = apes.Plan(rounds=12, delta=1e-5, target_epsilon="own:0.45")
+
+    def test_of_others_than_were_settled_nothing_is_charged(self):
+        cohorts = [np.ones(900, dtype=bool), self.budgets < 1]
+        facts = {"users": 900, "test": None, "cohorts": cohort_names(cohorts, self.budgets)}
+        of = (self.plan.terms, self.plan.schedule, self.model, Identity("", "", ""))
+        run = Run(*of, start=check_model(self.model), **facts)
+        with pytest.raises(ProtocolError, match="round 1 is of other people than were settled beforehand"):
+            run.charge(self.budgets[cohorts[1]])
+        run.charge(self.budgets)
+
+    def test_stopped_before_anybody_left_is_not_certified_as_if_nobody_would(self, tmp_path):
+        """All rounds so far had everybody; that the plan goes on with fewer is known all the same."""
+        people = apes.People.from_arrays(self.rows, np.arange(900) % 2, budgets=self.budgets)
+        reached = []
+        whole = apes.train(self.model, people, self.plan, after_round=reached.append)
+        sizes = [exposure.budgets.size for exposure in whole.exposures]
+        assert sizes[:2] == [900, 900] > sizes[-2:]
+        folder = RunFolder.create(tmp_path / "run", {}, json.loads(reached[0].identity.basis), data="")
+        for progress in reached:
+            folder.save(progress)
+            if progress.rounds < len(sizes):
+                with pytest.raises(apes.DataError, match="was stopped while people were leaving: finish it first"):
+                    folder.recertify()
+        by_round, guarantee = folder.recertify()
+        assert guarantee.epsilon == whole.guarantee.epsilon == by_round[-1]
