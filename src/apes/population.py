@@ -191,7 +191,8 @@ class People:
             task: ``classification``, or ``regression`` for real-valued labels (squared loss).
             ignore: Columns that are left out.
             max_rows: Of a person's rows the first so many are taken.
-            test_share: Share of people, in [0, 1), whose rows judge the model and train nothing.
+            test_share: Share of people, in [0, 1), whose rows judge the model and train nothing; how well it does on
+                them is for the experimenter, and not private.
             seed: Of the test part and of the budgets' law.
 
         Raises:
