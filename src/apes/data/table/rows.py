@@ -83,7 +83,8 @@ def encode_table(source: Source, schema: Schema, progress: Progress | None = Non
 def encode_examples(source: Source, schema: Schema, progress: Progress | None = None) -> tuple[F32, NDArray[Any]]:
     """Features and labels of a table's rows: whoever has the schema, a device say, encodes its own rows alike."""
     table, columns = open_table(source), schema.columns
-    encoder, labels = _Encoder(columns, table.title), []
+    encoder = _Encoder(columns, table.title)
+    labels: list[NDArray[Any]] = []
     for chunk in _chunks(table, columns, schema, progress):
         encoder.add(chunk)
         if schema.target is not None:
