@@ -22,6 +22,7 @@ from apes.data import Dataset, download, load, partition
 from apes.data.table.schema import Schema
 from apes.errors import ApesError, BudgetExceeded, DataError, ParameterError, ProtocolError, RegimeError
 from apes.features.feature_map import FeatureMap
+from apes.features.oriented_gradients import OrientedGradients
 from apes.mathematics.laws import ClipLaplace, Laplace
 from apes.mathematics.levels import level_probabilities, level_values
 from apes.mathematics.randomness import SimulationSource, SystemSource
@@ -33,6 +34,7 @@ from apes.models.model import Model
 from apes.models.trained import Trained
 from apes.population import Examples, People, Population, UserBlock
 from apes.storage.version import __version__
+from apes.terms.fitting import fitted
 from apes.terms.frameworks import FRAMEWORKS, Framework
 from apes.terms.mechanism import Mechanism
 from apes.terms.plan import Plan
@@ -52,11 +54,11 @@ if typing.TYPE_CHECKING:
 __all__ = [
     "FRAMEWORKS", "PUBLISHED", "Accountant", "ApesError", "BudgetExceeded", "ClipLaplace", "CountedBatch", "DataError",
     "Dataset", "Draws", "Estimate", "Examples", "Exposure", "FeatureMap", "FedProx", "Framework", "Guarantee",
-    "Laplace", "LinearRegression", "LogisticRegression", "Mechanism", "Model", "ParameterError", "People",
-    "PermutedBatch", "Plan", "Population", "PrivateMean", "Progress", "ProtocolError", "RegimeError", "Schedule",
-    "Schema", "Simulation", "SimulationSource", "SummedBatch", "SystemSource", "Terms", "Trained", "TrainingResult",
-    "UserBlock", "Workers", "__version__", "acceptance_thresholds", "certify", "download", "level_probabilities",
-    "level_values", "load", "make_budgets", "partition", "train",
+    "Laplace", "LinearRegression", "LogisticRegression", "Mechanism", "Model", "OrientedGradients", "ParameterError",
+    "People", "PermutedBatch", "Plan", "Population", "PrivateMean", "Progress", "ProtocolError", "RegimeError",
+    "Schedule", "Schema", "Simulation", "SimulationSource", "SummedBatch", "SystemSource", "Terms", "Trained",
+    "TrainingResult", "UserBlock", "Workers", "__version__", "acceptance_thresholds", "certify", "download", "fitted",
+    "level_probabilities", "level_values", "load", "make_budgets", "partition", "train",
 ]
 # fmt: on
 

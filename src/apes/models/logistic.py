@@ -8,6 +8,7 @@ Coordinates are laid out class after class: ``features`` weights, then the bias.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -61,9 +62,12 @@ class LogisticRegression:
         whole("classes", self.classes, 2, 65536)
 
     @classmethod
-    def of(cls, people: People, local: FedProx | None = None) -> "LogisticRegression":
-        """The model that fits these people's rows and classes."""
-        return cls(people.features, people.classes, local)
+    def of(
+        cls, people: People, local: FedProx | None = None, *, features: Callable[[F32], F32] | None = None
+    ) -> "LogisticRegression":
+        """The model that fits these people's rows and classes, seen through a feature map if there is one."""
+        size = people.features if features is None else features(people.block(0, 1).features).shape[1]
+        return cls(size, people.classes, local)
 
     @property
     def dimensions(self) -> int:

@@ -109,7 +109,7 @@ def train(
     # How rows of a table were encoded is part of what users agree to, as a feature map is.
     digest = plan.terms.digest(model, " ".join(part.digest for part in (schema, features) if part is not None))
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
-    start, targets = check_model(model), plan.terms.targets(budgets, brought)
+    start, targets = check_model(model), plan.terms.targets(own, brought)
     # Settled: who takes part in which round, and how many fit, follows from budgets and targets alone.
     cohorts = plan.terms.cohorts(budgets, start.size, targets)
     of, names = (plan.terms, plan.schedule, model, identity), cohort_names(cohorts, budgets)
