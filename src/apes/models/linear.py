@@ -49,6 +49,11 @@ class LinearRegression:
         return self.features + 1
 
     @property
+    def stride(self) -> float:
+        """How far a round of clipped updates moves it best, on rows of norm up to 9 (tried on synthetic rows)."""
+        return 3.0
+
+    @property
     def digest(self) -> str:
         """Name and every choice."""
         return json.dumps(["linear-regression", asdict(self)], sort_keys=True)
