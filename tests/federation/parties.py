@@ -21,6 +21,9 @@ import psutil
 from hypothesis import HealthCheck, settings
 
 from apes import Examples, LogisticRegression, Schedule, Terms
+from apes.features.feature_map import seen_through
+from apes.federation.agreed_model import own_model
+from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.keys import Authority, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
@@ -279,9 +282,10 @@ def new_run(layout):
     terms = FederationTerms.read(layout.analyzer / "terms.json")
     schedule = read_settings(layout.analyzer / "schedule.json", Schedule)
     with np.load(layout.analyzer / "test.npz") as stored:
-        test = Examples(stored["features"], stored["labels"])
+        test = seen_through(terms.feature_map(), Examples(stored["features"], stored["labels"]))
     of, choices = Identity(terms.digest, "", "replayed"), {"settled": False, "limit": terms.limit}
-    return Run(terms.terms, schedule, terms.model, of, users=1, test=test, **choices)
+    model = own_model(terms.model, read_settings(layout.analyzer / "analyzer.json", AnalyzerSettings).model)
+    return Run(terms.terms, schedule, model, of, users=1, test=test, **choices)
 
 
 def take(run, batch):
