@@ -1,56 +1,30 @@
 """Own tables in a federation: every device encodes its rows by the schema of the terms, as one table would."""
 
-import csv
 import json
 
 import numpy as np
 import pytest
+from own_tables import (
+    BOUNDS,
+    BUDGET_LEVELS,
+    CITIES,
+    CLASSES,
+    HEADER,
+    LIMITS,
+    OPTIONS,
+    SERVERS,
+    WITH_LEVELS,
+    rows_of,
+    write_table,
+)
 from parties import apes
+from trials import told
 
 from apes import LinearRegression, LogisticRegression, People
 from apes.errors import DataError
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.folder import read_vault
 from apes.storage.arrays import read_arrays
-
-BOUNDS = {"age": (0.0, 100.0), "height": (100.0, 200.0)}
-CITIES, CLASSES, LEVELS = ("Bonn", "Kyiv", "Lima"), ("ill", "unsure", "well"), {"low": 0.3, "high": 0.9}
-HEADER = ["person", "age", "height", "city", "privacy", "diagnosis"]
-OPTIONS = [
-    *("--user-column", "person", "--label-column", "diagnosis", "--bounds", "age=0:100,height=100:200"),
-    *("--categories", "city=Bonn|Kyiv|Lima", "--classes", "ill,unsure,well"),
-]
-WITH_LEVELS = ["--budget-column", "privacy", "--budget-levels", "low=0.3,high=0.9"]
-SERVERS = ["--shuffler", "here:1", "--superlink", "there:2", "--nodes", 5, "--smallest-cohort", 5]
-LIMITS = ["--smallest-budget", 0.3, "--largest-budget", 0.9, "--delta", 0.01, "--rounds", 2, "--levels", 16]
-WITHOUT_DELTA = [word for word in LIMITS if word not in ("--delta", 0.01)]
-
-
-def rows_of(users, seed=0):
-    """One to four rows of everybody, in a mixed order; some numbers lie outside their bounds."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for user in users:
-        level = "high" if user % 2 else "low"
-        for _ in range(rng.integers(1, 5)):
-            city, label = (names[rng.integers(len(names))] for names in (CITIES, CLASSES))
-            rows.append([f"p{user:02d}", f"{rng.normal(50, 30):.2f}", rng.integers(90, 210), city, level, label])
-    return [rows[at] for at in rng.permutation(len(rows))]
-
-
-def write_table(path, rows, header=HEADER):
-    """A table with these columns, in this order."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows([dict(zip(HEADER, row, strict=True)).get(name, "unknown") for name in header] for row in rows)
-    return path
-
-
-def told(*arguments):
-    code, output, errors = apes(*arguments, "--json")
-    assert code == 0, errors
-    return json.loads(output)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +39,7 @@ def invitation(tmp_path_factory):
 def whole(rows, **changes):
     """The same rows as one table, read by Python."""
     columns = {name: [row[at] for row in rows] for at, name in enumerate(HEADER)}
-    known = {"user": "person", "label": "diagnosis", "budget": "privacy", "budgets": LEVELS, "bounds": BOUNDS}
+    known = {"user": "person", "label": "diagnosis", "budget": "privacy", "budgets": BUDGET_LEVELS, "bounds": BOUNDS}
     known |= {"categories": {"city": CITIES}, "classes": CLASSES, "test_share": 0.0}
     return People.from_table(columns, **(known | changes))
 
