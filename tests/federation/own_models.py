@@ -103,19 +103,19 @@ import torch
 import apes
 
 
-def network(hidden):
+def network(seed):
     with torch.random.fork_rng():
-        torch.manual_seed(3)
-        layers = torch.nn.Linear(4, hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, 3)
+        torch.manual_seed(seed)
+        layers = torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)
         return apes.TorchModel(torch.nn.Sequential(*layers), torch.nn.functional.cross_entropy)
 
 
 def make():
-    return network(8)
+    return network(1)
 
 
 def other():
-    return network(9)
+    return network(2)
 '''
 
 

@@ -21,6 +21,9 @@ import psutil
 from hypothesis import HealthCheck, settings
 
 from apes import Examples, LogisticRegression, Schedule, Terms
+from apes.features.feature_map import seen_through
+from apes.federation.agreed_model import own_model
+from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.keys import Authority, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
@@ -279,10 +282,11 @@ def new_run(layout):
     terms = FederationTerms.read(layout.analyzer / "terms.json")
     schedule = read_settings(layout.analyzer / "schedule.json", Schedule)
     with np.load(layout.analyzer / "test.npz") as stored:
-        test = Examples(stored["features"], stored["labels"])
-    of, start = Identity(terms.digest, "", "replayed"), terms.model.start().astype(np.float64)
-    choices = {"start": start, "users": 1, "cohorts": None, "limit": terms.limit}
-    return Run(terms.terms, schedule, terms.model, of, test=test, **choices)
+        test = seen_through(terms.feature_map(), Examples(stored["features"], stored["labels"]))
+    of = Identity(terms.digest, "", "replayed")
+    model = own_model(terms.model, read_settings(layout.analyzer / "analyzer.json", AnalyzerSettings).model)
+    choices = {"start": model.start().astype(np.float64), "users": 1, "cohorts": None, "limit": terms.limit}
+    return Run(terms.terms, schedule, model, of, test=test, **choices)
 
 
 def take(run, batch):

@@ -6,43 +6,26 @@ ran.
 
 import json
 import re
-import subprocess
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import psutil
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from parties import APES, apes, new_run, take
+from parties import apes
+from trials import begin_up, end_up, is_simulated, looked_at, opened, sealed, told
 
-from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.vault.folder import read_accounts
 from apes.federation.vault.lifetime import Lifetime
-from apes.mathematics.randomness import SimulationSource
-from apes.messages import Report
-from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
 from apes.storage.settings import read_settings
 from apes.training.run_folder import RunFolder
-from apes.wire.envelope import envelope_size, parse
-from apes.wire.frames import FrameReader
-from apes.wire.packing import unpacked
-from apes.wire.release import Release
 
 # One worker builds the module's fixture, once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("federation")]
 DEVICES, ROUNDS = 3, 3
-
-
-def told(*arguments):
-    """What a command says as JSON."""
-    code, output, errors = apes(*arguments, "--json")
-    assert code == 0, errors
-    return json.loads(output)
 
 
 @pytest.fixture(scope="module")
@@ -50,35 +33,25 @@ def trained(tmp_path_factory):
     """A federation that has run, and the analyzer's memory as it was in between."""
     folder = tmp_path_factory.mktemp("f") / "three"
     told("federation", "init", folder, "--devices", DEVICES, "--rounds", ROUNDS, "--keep-sealed", "--seed", 3)
-    layout = Layout(folder)
-    up = subprocess.Popen(
-        [APES, "federation", "up", folder, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    up = begin_up(folder)
     try:
-        memory = memory_of_analyzer(layout, up)
-        output, errors = up.communicate(timeout=600)
+        memory = memory_of_analyzer(Layout(folder), up)
     finally:
-        up.kill()
-        told("federation", "down", folder)
-    assert up.returncode == 0, errors
-    terms = FederationTerms.read(layout.analyzer / "terms.json")
-    ledger = ShufflerLedger(layout.shuffler / "ledger.sqlite")
-    run = layout.federation().run
-    releases = [Release.decode(ledger.find(run, number).release) for number in range(1, ROUNDS + 1)]
-    ledger.close()
-    return SimpleNamespace(
-        layout=layout, terms=terms, summary=json.loads(output), memory=memory, releases=releases, run=run
-    )
+        code, output, errors = end_up(up, folder)
+    assert code == 0, errors
+    seen = looked_at(folder, json.loads(output))
+    seen.memory = memory
+    return seen
 
 
 def memory_of_analyzer(layout, up):
-    """Writable memory of the analyzer's process, read once two rounds are over."""
+    """Writable memory of the analyzer's process, read once two rounds are over; None if they never are."""
     metrics, pid = layout.analyzer / "run" / "metrics.jsonl", layout.analyzer / "run" / "analyzer.pid"
     while up.poll() is None:
         if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
             return read_memory(int(pid.read_text()))
         time.sleep(0.05)
-    raise AssertionError(up.communicate()[1])
+    return None
 
 
 def read_memory(pid):
@@ -95,20 +68,6 @@ def read_memory(pid):
     return b"\n".join(pieces)
 
 
-def sealed(trained, number):
-    """The envelopes that the analyzer relayed in a round."""
-    reader = FrameReader(envelope_size(trained.terms.dimensions, trained.terms.levels))
-    data = (trained.layout.analyzer / "run" / "rounds" / f"{number:06d}.sealed").read_bytes()
-    return [parse(frame, trained.terms.dimensions, trained.terms.levels) for frame in reader.feed(data)]
-
-
-def opened(trained, number):
-    """Budgets and levels of a round, opened with the shuffler's key."""
-    key = X25519PrivateKey.from_private_bytes((trained.layout.shuffler / "shuffler.key").read_bytes())
-    shape = trained.terms.dimensions, trained.terms.levels
-    return [(budget, unpacked(data, *shape)) for budget, data in (item.open(key) for item in sealed(trained, number))]
-
-
 def test_every_round_took_place_with_everybody(trained):
     assert trained.summary["rounds"] == ROUNDS
     assert trained.summary["participants_by_round"] == [DEVICES] * ROUNDS
@@ -117,17 +76,7 @@ def test_every_round_took_place_with_everybody(trained):
 
 def test_the_model_is_the_simulations_bit_for_bit(trained):
     """The same sealed reports, opened and put through the simulation's collector and run, give the same model."""
-    agreed, run = trained.terms, new_run(trained.layout)
-    for number in range(1, ROUNDS + 1):
-        collector = agreed.terms.collector(DEVICES, agreed.dimensions, SimulationSource(1, number))
-        for user, (budget, levels) in enumerate(opened(trained, number)):
-            collector.add(Report(levels[np.newaxis], np.array([budget]), user, 0))
-        take(run, collector.release())
-    with np.load(trained.layout.analyzer / "run" / "model.npz") as stored:
-        assert stored["weights"].tobytes() == run.model().tobytes()
-    assert (run.progress.state.weights != 0).any()
-    figures = trained.summary["certified"]["epsilon_by_round"]
-    assert figures == [entry.epsilon for entry in run.progress.metrics]
+    assert is_simulated(trained)
 
 
 def test_the_guarantee_is_what_was_agreed(trained):

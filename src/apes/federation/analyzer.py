@@ -176,4 +176,7 @@ def _read_test(path: Path, terms: FederationTerms) -> Examples:
     rows, labels = read_arrays(path, ("features", "labels")).values()
     if rows.ndim < 2 or labels.shape != rows.shape[:1] or not labels.size:
         raise DataError(f"{path} must hold rows and a label each, got {rows.shape} and {labels.shape}")
-    return seen_through(terms.feature_map(), Examples(rows.astype(np.float32), labels))
+    try:
+        return seen_through(terms.feature_map(), Examples(rows.astype(np.float32), labels))
+    except ParameterError as error:
+        raise DataError(f"{path}: {error}") from None

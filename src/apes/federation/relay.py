@@ -15,6 +15,7 @@ from apes.errors import ProtocolError
 from apes.federation.analyzer import AnalyzerRun
 from apes.federation.shuffler_client import CohortTooSmall
 from apes.federation.vault.socket import VERSION
+from apes.federation.vault.vault import VaultRefusal
 from apes.storage.files import write_bytes, write_whole
 from apes.storage.json_logs import log
 from apes.wire.envelope import envelope_size
@@ -24,6 +25,8 @@ from apes.wire.frames import FrameReader, framed
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_FOR_NODES = 120.0
 _MOST_FAILED_ATTEMPTS = 5
+# What a vault says to terms that are not its own, and to more weights than its own have.
+_FOR_GOOD = (VaultRefusal.TERMS, VaultRefusal.REQUEST)
 
 app = ServerApp()
 
@@ -55,7 +58,7 @@ class Relay:
             if self._analyzer.begin_round():
                 self._run_round()
             failed = 0 if self._analyzer.number > number or self._analyzer.is_done else failed + 1
-            if failed == _MOST_FAILED_ATTEMPTS:
+            if failed == _MOST_FAILED_ATTEMPTS or (failed > 0 and self._is_hopeless()):
                 raise ProtocolError(self._too_few(number, failed))
             if failed > 0:
                 # Whoever was merely slow is waited for again, and whoever left may come back.
@@ -148,12 +151,16 @@ class Relay:
         if not reader.is_complete:
             log("cut-short", node=reply.metadata.src_node_id)
 
+    def _is_hopeless(self) -> bool:
+        """Whether every node that there is refuses for a reason that asking again does not change."""
+        return sum(self._refusals[reason] for reason in _FOR_GOOD) >= max(len(self._nodes()), 1)
+
     def _too_few(self, number: int, times: int) -> str:
         said = ", ".join(f"{reason!r} {count} times" for reason, count in sorted(self._refusals.items()))
         # What vaults say in one word, their owners say at length.
         why = f"vaults refused by {said}" if said else "see the shuffler's log"
-        if self._refusals["terms"]:
-            why += "; 'terms': their owners agreed to other terms, or to another model, than the analyzer's"
+        if any(reason in self._refusals for reason in _FOR_GOOD):
+            why += ": their owners agreed to other terms, perhaps to another model, than the analyzer's"
         return f"round {number} found too few reports {times} times; {why}"
 
 

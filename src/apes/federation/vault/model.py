@@ -14,14 +14,14 @@ from apes.storage.json_logs import RareLog
 
 def check_fit(model: Model, holdings: Holdings, where: str) -> None:
     """Raise unless the model runs on all that a vault holds; ``where`` it is from."""
-    weights = check_model(model).astype(np.float32)
-    for block in holdings.blocks():
-        try:
+    weights, fitting = check_model(model).astype(np.float32), 0
+    try:
+        for block in holdings.blocks():
             prepare_updates(model, weights, block)
-        # A stranger's model may raise anything.
-        except Exception as error:
-            users = f"users {block.first_user + 1} to {block.first_user + block.budgets.size}"
-            raise DataError(f"{where} does not fit the model, of {users}: {error}") from None
+            fitting += block.budgets.size
+    # A stranger's model may raise anything.
+    except Exception as error:
+        raise DataError(f"{where} does not fit the model, from user {fitting + 1} on: {error}") from None
 
 
 class Discreet:
