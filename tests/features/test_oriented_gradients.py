@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apes import ParameterError
+from apes.data.scale import ROW_NORM
 from apes.features.named import named_features
 from apes.features.oriented_gradients import OrientedGradients
-from apes.features.scale import ROW_NORM, scaled_rows
+from apes.features.scale import scaled_rows
 
 
 def plain(images, cells, orientations, side):

@@ -269,7 +269,7 @@ class TestTraining:
     def test_what_comes_out_goes_into_the_module(self):
         model, people = apes.TorchModel(cnn(), functional.cross_entropy, input_shape=(1, 8, 8)), people_of()
         run = apes.train(model, people, apes.Plan(framework="non-private", rounds=20, learning_rate=1.0))
-        fitted, module = model.fitted(run.weights), cnn()
+        fitted, module = run.model, cnn()
         module.load_state_dict(fitted.state_dict())
         rows = people.test.features
         own = module(torch.from_numpy(rows).reshape(-1, 1, 8, 8)).argmax(dim=1).numpy()
@@ -284,7 +284,7 @@ class TestTraining:
         run = apes.train(model, people, apes.Plan(framework="non-private", rounds=60, learning_rate=0.1))
         assert run.metrics[-1].accuracy is None
         assert run.metrics[-1].loss < 0.01
-        fitted = model.fitted(run.weights)
+        fitted = run.model
         assert np.abs(fitted.predict(rows) - target).mean() < 0.1
 
     def test_labels_beyond_the_outputs(self):

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from apes.checks import positive
+from apes.data.scale import ROW_NORM
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32
 from apes.torch_modules.bits import check_repeats, same_bits
@@ -17,8 +18,6 @@ from apes.torch_modules.layers import check_layers, naming_the_layer
 from apes.torch_modules.one_thread import aligned, one_thread
 from apes.torch_modules.rows import checked_shape, shaped
 
-# L2 norm of a row of features: at this scale the defaults of clip and step suit a linear head.
-ROW_NORM = 9.0
 _ROWS_AT_ONCE = 64
 
 

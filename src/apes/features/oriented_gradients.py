@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from apes.checks import positive, whole
+from apes.data.scale import ROW_NORM
 from apes.errors import ParameterError
-from apes.features.scale import ROW_NORM, scaled_rows
+from apes.features.scale import scaled_rows
 from apes.mathematics.arrays import F32
 from apes.mathematics.compiled import compiled
 

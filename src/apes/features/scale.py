@@ -1,11 +1,9 @@
-"""The public scale of rows: the bound of an update's norm and the default step are meant for it."""
+"""Rows of features at the public scale of all rows."""
 
 import numpy as np
 
+from apes.data.scale import ROW_NORM
 from apes.mathematics.arrays import F32
-
-ROW_NORM = 9.0
-"""L2 norm of a row of features: about that of an image of 28 x 28 pixels in [0, 1]."""
 
 # Rows shorter than this, against ROW_NORM, are blank.
 _BLANK = 1e-6

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -141,10 +141,6 @@ class TorchModel:
         """The trained module's state, for ``module.load_state_dict``; what is not trained is as it was."""
         return copy.deepcopy(dict(self._module.state_dict())) | self._named(weights)
 
-    def fitted(self, weights: F64) -> "FittedModule":
-        """The model with its weights."""
-        return FittedModule(self, np.array(weights, dtype=np.float64))
-
     def _named(self, weights: F64 | F32) -> Parameters:
         """Flat weights as parameters by name."""
         flat = aligned(np.asarray(weights, dtype=np.float32).reshape(self.dimensions))
@@ -188,28 +184,6 @@ class TorchModel:
 
         compute = partial(row_loss.updates, parameters, local=self._local)
         return find_layout(goal, self.dimensions, make, compute)
-
-
-@dataclass(frozen=True, eq=False)
-class FittedModule:
-    """A trained torch model, without anything of torch's to know for whoever uses it.
-
-    Attributes:
-        model: What was trained.
-        weights: Flat.
-    """
-
-    model: TorchModel
-    weights: F64
-
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """For ``module.load_state_dict``."""
-        return self.model.state_dict(self.weights)
-
-    def predict(self, rows: NDArray[Any]) -> I64 | F32:
-        """The class of each row; where the module has one output, that number."""
-        outputs = self.model.outputs(self.weights, rows)
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs.argmax(axis=1)
 
 
 def _padded_users(rows: F32, targets: NDArray[Any], offsets: I64, who: NDArray[np.intp], length: int) -> Users:

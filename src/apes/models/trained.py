@@ -23,6 +23,13 @@ class Predicting(Protocol):
         """What it says, (rows, 1) or (rows, classes)."""
 
 
+class Module(Protocol):
+    """A model that is a torch module."""
+
+    def state_dict(self, weights: F64) -> dict[str, Any]:
+        """The module's state with these weights."""
+
+
 class Linear(Protocol):
     """A model whose outputs are linear in a row."""
 
@@ -65,6 +72,10 @@ class Trained:
             return np.asarray(self._classes(outputs.shape[1])[outputs.argmax(axis=1)])
         middle, half = self._target
         return middle + half * outputs[:, 0]
+
+    def state_dict(self) -> dict[str, Any]:
+        """A trained torch module's state, for ``module.load_state_dict``."""
+        return dict(cast("Module", self._offering("state_dict")).state_dict(self.weights))
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn ``LogisticRegression`` or ``LinearRegression`` that predicts the same.
