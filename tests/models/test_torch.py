@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import apes
-from apes.models.torch_layout import Layout, padded
 
 torch = pytest.importorskip("torch", reason="torch is not installed: make test EXTRAS=torch")
 from torch import nn  # noqa: E402 - after the check that it is there
 from torch.nn import functional  # noqa: E402
+
+from apes.models.torch_layout import Layout, padded  # noqa: E402
 
 SIZES = [6, 6, 6, 1, 5, 17, 140, 300, 6, 3]
 
