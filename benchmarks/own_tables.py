@@ -21,6 +21,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression as Sklearn
 from sklearn.preprocessing import StandardScaler
 
+from apes.cli.options import Choices
 from apes.data.table.people_rows import read_people
 from apes.models.logistic import LogisticRegression
 from apes.models.trained import Trained
@@ -82,7 +83,7 @@ def synthetic(folder: Path) -> Case:
     sizes = rng.integers(1, 41, 5000)
     person = np.repeat(np.arange(5000), sizes)
     label = rng.integers(0, 12, person.size)
-    centres, shifts = 0.5 + 0.03 * rng.normal(size=(12, 300)), 0.05 * rng.normal(size=(5000, 300))
+    centres, shifts = 0.5 + 0.045 * rng.normal(size=(12, 300)), 0.05 * rng.normal(size=(5000, 300))
     rows = centres[label] + shifts[person] + 0.25 * rng.normal(size=(person.size, 300))
     levels = rng.choice(list(_LEVELS), 5000, p=_SHARES)[person]
     np.savez(
@@ -107,28 +108,22 @@ def apes(*arguments: str) -> dict[str, Any]:
     return answer
 
 
-def without_privacy(case: Case) -> float:
-    """Accuracy of scikit-learn's logistic regression, with a fitted scaler, on the same people's raw columns."""
-    rows = read_people(case.data, _reading(case))
+def without_privacy(table: OwnTable) -> float:
+    """Accuracy of scikit-learn's logistic regression, with a fitted scaler, on the same people's columns."""
+    rows = read_people(table.data, table.reading)
     scaler = StandardScaler().fit(rows.features)
     model = Sklearn(max_iter=300).fit(scaler.transform(rows.features), rows.labels)
     return float(model.score(scaler.transform(rows.test_features), rows.test_labels))
 
 
-def _reading(case: Case) -> Any:
-    levels = ",".join(f"{name}={budget}" for name, budget in _LEVELS.items())
-    return OwnTable(case.data, budget_levels=levels, **case.options).reading  # type: ignore[arg-type]  # all are texts
-
-
-def in_sklearn(run: Path, case: Case) -> NDArray[Any]:
+def in_sklearn(folder: RunFolder, data: str) -> NDArray[Any]:
     """What the run's coefficients predict in scikit-learn."""
-    folder = RunFolder.open(run)
     schema = folder.schema
     if schema is None:
-        raise ValueError(f"{run} is not on a table")
+        raise ValueError(f"{folder.path} is not on a table")
     model = LogisticRegression(schema.columns.features, len(schema.classes))
     trained = Trained(model, folder.weights(), schema)
-    predicted: NDArray[Any] = trained.to_sklearn().predict(trained.in_units(case.data))
+    predicted: NDArray[Any] = trained.to_sklearn().predict(trained.in_units(data))
     return predicted
 
 
@@ -143,17 +138,20 @@ def measure(name: str, options: Sequence[str]) -> dict[str, Any]:
         apes("predict", str(run), case.data, "--out", str(out))
         with out.open(newline="", encoding="utf-8") as file:
             found = [row["prediction"] for row in csv.DictReader(file)]
-        same = in_sklearn(run, case).tolist() == found
+        folder = RunFolder.open(run)
+        table = Choices.of(dict(folder.config["choices"])).people
+        if not isinstance(table, OwnTable):
+            raise ValueError(f"{case.data} was not taken for a table")
         return {
             "table": name,
             **{key: result[key] for key in ("users", "dimensions", "rounds", "accuracy", "seconds", "peak_memory_mb")},
-            "scikit_learn_without_privacy": without_privacy(case),
+            "scikit_learn_without_privacy": without_privacy(table),
             "epsilon": result["certified"]["epsilon"],
             "delta": result["certified"]["delta"],
             "by_level": {group["levels"][0]: group["epsilon"] for group in result["certified"]["by_budget"]},
             "rows": result["table"]["rows"],
-            "clipped": result["table"]["clipped"],
-            "scikit_learn_predicts_the_same": same,
+            "largest_share_clipped": max(result["table"]["clipped"].values(), default=0.0),
+            "scikit_learn_predicts_the_same": in_sklearn(folder, case.data).tolist() == found,
         }
 
 

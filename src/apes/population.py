@@ -191,7 +191,8 @@ class People:
             task: ``classification``, or ``regression`` for real-valued labels (squared loss).
             ignore: Columns that are left out.
             max_rows: Of a person's rows the first so many are taken.
-            test_share: Share of people, in [0, 1), whose rows judge the model and train nothing.
+            test_share: Share of people, in [0, 1), whose rows judge the model and train nothing; how well it does on
+                them is for the experimenter, and not private.
             seed: Of the test part and of the budgets' law.
 
         Raises:
@@ -216,6 +217,8 @@ class People:
         if own is None:
             if budgets is None:
                 raise ParameterError("budget must name a column, or budgets a law or everybody's own; got neither")
+            if isinstance(budgets, str) and budgets.startswith("file:"):
+                raise ParameterError(f"budgets of a table must be in a column of it, or by a law, got {budgets!r}")
             by_name = {str(name): own for name, own in budgets.items()} if isinstance(budgets, Mapping) else budgets
             own = _budgets_of(by_name, rows.names, np.arange(rows.names.size), seed)
         test = Examples(rows.test_features, _as_labels(rows.test_labels)) if rows.test_labels.size else None

@@ -9,11 +9,13 @@ from typer.testing import CliRunner
 
 from apes import LogisticRegression, People, Plan, train
 from apes.cli.main import app
+from apes.training.run_folder import RunFolder
 
 LEVELS = {"low": 0.1, "medium": 0.5, "high": 1.0}
 TABLE = ["--user-column", "who", "--label-column", "diagnosis", "--budget-column", "privacy"]
 TABLE += ["--budget-levels", "low=0.1,medium=0.5,high=1", "--bounds", "0:10,age=0:120"]
 TABLE += ["--categories", "city=Bonn|Ulm", "--ignore", "note"]
+WITHOUT_BUDGETS = [*TABLE[:4], *TABLE[8:], "--ignore", "note,privacy"]
 TERMS = ["--norm", "0.5", "--clip", "0.1", "--rounds", "6", "--delta", "1e-3", "--seed", "3"]
 HEADER = ["who", "age", "city", "dose", "note", "privacy", "diagnosis"]
 
@@ -104,10 +106,17 @@ def test_train_and_predict(here):
 def test_resume_from_another_folder(here, monkeypatch):
     whole = said(train_table("--out", "whole", "--json"))
     (here / "bounds.csv").write_text("column,low,high\n*,0,10\nage,0,120\n")
-    part = said(train_table("--bounds", "file:bounds.csv", "--out", "part", "--json"))
-    assert part["model_sha256"] == whole["model_sha256"]
-    for name in ("model.npz", "summary.json"):
-        (here / "part" / name).unlink()
+    save = RunFolder.save
+
+    def full_disk(folder, progress):
+        if progress.rounds > 3:
+            raise OSError("no space left")
+        save(folder, progress)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "save", full_disk)
+        done = train_table("--bounds", "file:bounds.csv", "--out", "part", "--json")
+    assert (done.exit_code, done.stdout, "no space left" in done.stderr) == (2, "", True)
     done = apes("predict", "part", "people.csv", "--out", "p.csv")
     assert (done.exit_code, (here / "p.csv").exists()) == (2, False)
     assert "part has no model yet: finish the run first" in done.stderr
@@ -260,6 +269,7 @@ def test_bad_tables_are_one_line_and_nothing_is_written(words, here):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
+        (["--budgets", "file:budgets.csv"], "budget_column or budgets must be given, one of them"),
         (["--users", "5"], "users must be left out: the table says whose its rows are; got 5"),
         (["--split", "iid"], "split must be left out"),
         (["--normalise", "pixels"], "normalise must be left out"),
@@ -301,6 +311,20 @@ def test_bad_choices_are_one_line_and_nothing_is_written(more, words, here):
         (["train", "--data", "none.csv", *TABLE], "there is no file"),
         (["train", "--data", "people.csv", *TABLE[2:]], "user_column must name a column of"),
         (["train", "--data", "people.csv", *TABLE[:2], *TABLE[4:]], "label_column must name a column of"),
+        (
+            [
+                "train",
+                "--data",
+                "people.csv",
+                *TABLE[:4],
+                *TABLE[8:],
+                "--ignore",
+                "note,privacy",
+                "--budgets",
+                "file:b",
+            ],
+            "budgets of a table must be in a column of it, or by a law, got 'file:b'",
+        ),
         (["train", "--user-column", "who"], "user_column must be left out: data names no table"),
         (["train", "--bounds", "0:1"], "bounds must be left out: data names no table"),
         (["train", "--data", "none"], "data must be one of digits"),

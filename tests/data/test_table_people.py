@@ -11,7 +11,7 @@ from people_tables import CHOICES, columns
 from apes import DataError, ParameterError, People, Schema
 from apes.data.table.people_rows import read_people
 from apes.data.table.reading import Reading
-from apes.data.table.rows import encode_table
+from apes.data.table.rows import encode_examples, encode_table
 
 
 def crowd(users, most=5, seed=1):
@@ -196,6 +196,21 @@ def test_a_schema_comes_back_from_a_file_and_encodes_alike():
     table = {name: values for name, values in columns().items() if name in ("city", "age")}
     encoded = encode_table({"more": np.zeros(6), **dict(reversed(table.items()))}, schema)
     assert np.array_equal(encoded[[1, 0, 2, 4, 3, 5]], people.block(0, 4).features)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_whoever_has_the_schema_encodes_labels_alike(task):
+    table = columns() | {"outcome": np.linspace(0, 1.5, 6)} if task == "regression" else columns()
+    people = People.from_table(table, task=task, **CHOICES)
+    for row in range(6):
+        own = {name: values[row : row + 1] for name, values in table.items()}
+        features, labels = encode_examples(own, people.schema)
+        place = [1, 0, 2, 4, 3, 5].index(row)
+        block = people.block(0, 4)
+        assert np.array_equal(features[0], block.features[place])
+        assert labels[0] == block.labels[place]
+    with pytest.raises(DataError, match="has no rows"):
+        encode_examples({name: values[:0] for name, values in table.items()}, people.schema)
 
 
 @pytest.mark.parametrize(

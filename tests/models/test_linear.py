@@ -46,7 +46,7 @@ def test_without_noise_it_comes_to_least_squares():
     x = rng.normal(0, 1, (400, 5))
     y = 0.1 * x @ np.array([1.0, -2.0, 0.5, 0.0, 1.0]) + 0.2 + 0.05 * rng.normal(size=400)
     crowd = People.from_arrays(x, y, budgets="constant:1", test=(x, y))
-    plan = apes.Plan(framework="non-private", rounds=200, clip=1000.0, learning_rate=40.0, momentum=0.0)
+    plan = apes.Plan(framework="non-private", rounds=200, clip=1000.0, learning_rate=8.0, momentum=0.0)
     run = apes.train(LinearRegression.of(crowd), crowd, plan)
     best = np.linalg.lstsq(np.c_[x, np.ones(400)], y, rcond=None)[0]
     fitted = run.model.to_sklearn()

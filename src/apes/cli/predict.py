@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from rich.markup import escape
 
 from apes.checks import finite_float32
 from apes.cli import display, shared
@@ -55,7 +56,7 @@ def _opened(folder: RunFolder, table: Path) -> tuple[Trained, F32]:
         simulation = Choices.of(dict(folder.config["choices"])).simulation
         rows = scaled_images(_images(table), simulation.normalise)
         return Trained(_fitting(LogisticRegression(rows.shape[1], CLASSES), weights, table), weights), rows
-    with display.steps(f"reading {table.name}", "bytes") as progress:
+    with display.steps(f"reading {escape(table.name)}", "read") as progress:
         rows = encode_table(table, schema, progress)
     classes, features = len(schema.classes), rows.shape[1]
     model: Model = LinearRegression(features) if schema.target else LogisticRegression(features, classes)

@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+
 from apes.accounting.account import BudgetGroup
 from apes.checks import unused
 from apes.cli import display
@@ -23,7 +25,7 @@ def subjects(chosen: Simulation | OwnTable, data_dir: Path | None) -> tuple[Peop
         dataset = display.dataset(chosen, data_dir)
         return chosen.people(dataset), chosen.model(dataset), dataset.provenance
     unused({"data_dir": data_dir}, "data is a file")
-    with display.steps(f"reading {Path(chosen.data).name}", "bytes") as progress:
+    with display.steps(f"reading {escape(Path(chosen.data).name)}", "read") as progress:
         people = chosen.people(progress)
     return people, chosen.model(people), f"own table: {chosen.data}"
 

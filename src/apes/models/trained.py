@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apes.checks import finite_float32
-from apes.data.table.chunk import check_columns
-from apes.data.table.opening import Source, open_table
-from apes.data.table.rows import encode_table
+from apes.data.table.opening import Source
+from apes.data.table.rows import encode_table, table_in_units
 from apes.data.table.schema import Schema
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
@@ -104,10 +103,7 @@ class Trained:
         """Features of a table's rows in their own units, clipped to their bounds: what `to_sklearn` takes."""
         if self.schema is None:
             raise ParameterError("columns need the schema of a table, and this model was trained on arrays")
-        table, columns = open_table(rows), self.schema.columns
-        numbers, texts = columns.names
-        check_columns(table, [*numbers, *texts])
-        return np.concatenate([columns.in_units(chunk, table.title) for chunk in table.chunks(numbers, texts)])
+        return table_in_units(rows, self.schema)
 
     def _in_units(self) -> tuple[F64, F64]:
         """Slopes and intercepts for features in their own units."""

@@ -119,7 +119,8 @@ def _own_budgets(by_row: F64, names: NDArray[Any], person: I64, place: Place) ->
 def _is_test(names: NDArray[Any], reading: Reading) -> Bools:
     """Who judges: by a keyed hash of the own id, so that it depends on nobody else's rows, nor on their order."""
     key, limit = reading.seed.to_bytes(8, "little"), reading.test_share * 2.0**64
-    digests = (hashlib.blake2b(name.encode(), key=key, digest_size=8, person=b"apes test").digest() for name in names)
+    ids = (name.encode(errors="surrogatepass") for name in names)
+    digests = (hashlib.blake2b(own, key=key, digest_size=8, person=b"apes test").digest() for own in ids)
     found = np.fromiter((int.from_bytes(digest) < limit for digest in digests), dtype=bool, count=names.size)
     if found.all():
         raise ParameterError(f"test_share must leave somebody to train, got {reading.test_share!r} of {names.size}")

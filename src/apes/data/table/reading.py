@@ -89,16 +89,16 @@ class Reading:
         """The columns that are learned from."""
         numbers, texts = self._features(table)
         categories = tuple(Category(name, tuple(map(str, self.categories[name]))) for name in texts)
-        return Columns(tuple(self._number(name) for name in numbers), categories)
+        return Columns(tuple(self.number(name) for name in numbers), categories)
 
     def schema(self, columns: Columns, classes: Sequence[str]) -> Schema:
         """What is public about a table with these columns and classes."""
         is_regression = self.task == REGRESSION
-        target = self._number(self.label) if is_regression else None
+        target = self.number(self.label) if is_regression else None
         levels = tuple((name, float(budget)) for name, budget in self.levels.items())
         return Schema(columns, self.label, self.task, () if is_regression else tuple(classes), target, levels)
 
-    def _number(self, name: str) -> Number:
+    def number(self, name: str) -> Number:
         """A column of numbers with its bounds."""
         bounds = self.bounds.get(name, self.bounds.get(ALL_OTHERS, UNIT))
         try:

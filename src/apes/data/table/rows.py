@@ -1,6 +1,6 @@
 """Rows of a table, encoded by what is public; as many as there are, in the table's order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ def read_rows(table: Table, reading: Reading, progress: Progress | None = None) 
     found: NDArray[Any]
     if reading.task == REGRESSION:
         schema = reading.schema(columns, ())
-        found, outside = _targets(np.concatenate(labels), schema)
+        found, outside = _targets(np.concatenate(labels), reading.number(reading.label))
         clipped |= {reading.label: outside}
     else:
         schema = reading.schema(columns, _classes(words[reading.label], reading.classes))
@@ -74,12 +74,47 @@ def encode_table(source: Source, schema: Schema, progress: Progress | None = Non
         DataError: Where a cell is missing or cannot be read, in one line that names row and column.
     """
     table, columns = open_table(source), schema.columns
-    numbers, texts = columns.names
-    check_columns(table, [*numbers, *texts])
     encoder = _Encoder(columns, table.title)
-    for chunk in table.chunks(numbers, texts, progress):
+    for chunk in _chunks(table, columns, progress=progress):
         encoder.add(chunk)
     return encoder.features()
+
+
+def encode_examples(source: Source, schema: Schema, progress: Progress | None = None) -> tuple[F32, NDArray[Any]]:
+    """Features and labels of a table's rows: whoever has the schema, a device say, encodes its own rows alike."""
+    table, columns = open_table(source), schema.columns
+    encoder = _Encoder(columns, table.title)
+    labels: list[NDArray[Any]] = []
+    for chunk in _chunks(table, columns, schema, progress):
+        encoder.add(chunk)
+        if schema.target is not None:
+            labels.append(_targets(chunk.number(schema.label), schema.target)[0])
+        else:
+            place = Place(table.title, schema.label, chunk.first_row)
+            labels.append(positions(chunk.texts[schema.label], schema.classes, place, "classes"))
+    return encoder.features(), np.concatenate(labels)
+
+
+def table_in_units(source: Source, schema: Schema) -> F64:
+    """Features of a table's rows in their own units: numbers within their bounds, a 0 or 1 for every category."""
+    table, columns = open_table(source), schema.columns
+    return np.concatenate([columns.in_units(chunk, table.title) for chunk in _chunks(table, columns)])
+
+
+def _chunks(
+    table: Table, columns: Columns, labels: Schema | None = None, progress: Progress | None = None
+) -> Iterator[Chunk]:
+    """All rows of a table, with the columns that are learned from; and with the label of a schema, if one is given."""
+    numbers, texts = columns.names
+    if labels is not None:
+        (texts if labels.target is None else numbers).append(labels.label)
+    check_columns(table, [*numbers, *texts])
+    chunks = table.chunks(numbers, texts, progress)
+    first = next(chunks, None)
+    if first is None:
+        raise DataError(f"{table.title} has no rows")
+    yield first
+    yield from chunks
 
 
 class _Encoder:
@@ -128,10 +163,7 @@ def _classes(labels: Sequence[str], given: Sequence[str] | None) -> tuple[str, .
     return tuple(sorted(found, key=lambda name: (by(name), name)))
 
 
-def _targets(values: F64, schema: Schema) -> tuple[F32, int]:
+def _targets(values: F64, bounds: Number) -> tuple[F32, int]:
     """Real-valued labels scaled from their bounds to [-1, 1], and how many lay outside."""
-    bounds: Number | None = schema.target
-    if bounds is None:
-        raise DataError("the schema has no bounds of the label")
     within = np.clip(values, bounds.low, bounds.high)
     return ((within - bounds.middle) / bounds.half).astype(np.float32), int((within != values).sum())
