@@ -23,6 +23,7 @@ from trials import told
 from apes import LinearRegression, LogisticRegression, People
 from apes.errors import DataError
 from apes.federation.terms import FederationTerms
+from apes.federation.trial.layout import Layout
 from apes.federation.vault.folder import read_vault
 from apes.storage.arrays import read_arrays
 
@@ -219,3 +220,21 @@ def images_only(tmp_path, small):
     (tmp_path / "invitation").mkdir()
     small.terms.write(tmp_path / "invitation" / "terms.json")
     return tmp_path / "invitation"
+
+
+def test_a_trial_on_a_table(tmp_path):
+    """Whoever does not judge is in a silo; all silos together hold what the table does."""
+    table, rows = tmp_path / "people.csv", rows_of(range(20))
+    write_table(table, rows)
+    told("federation", "init", tmp_path / "f", "--data", table, *OPTIONS, *WITH_LEVELS, "--silos", 5, "--rounds", 2)
+    everybody, layout = whole(rows, test_share=0.2), Layout(tmp_path / "f")
+    users = everybody.budgets.size
+    parts = [read_arrays(layout.device(number) / "data.npz", ("features", "budgets")) for number in range(1, 6)]
+    features, budgets = (np.concatenate([part[name] for part in parts]) for name in ("features", "budgets"))
+    assert features.tobytes() == everybody.block(0, users).features.tobytes()
+    assert (budgets == everybody.budgets).all()
+    assert layout.federation().users == users
+    test = read_arrays(layout.analyzer / "test.npz", ("features", "labels"))
+    assert (test["features"] == everybody.test.features).all()
+    terms = FederationTerms.read(layout.analyzer / "terms.json")
+    assert (terms.schema, terms.terms.delta) == (everybody.schema, 1 / (10 * users))

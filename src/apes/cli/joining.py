@@ -60,7 +60,8 @@ def init_command(
         raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
     chosen = _chosen(choices, model)
     subject, people = _subject(chosen, data_dir)
-    if devices not in (None, users := people.budgets.size):
+    users = people.budgets.size
+    if devices is not None and devices != users:
         raise ParameterError(f"devices must be {users}, one per user who trains, or silos be given; got {devices!r}")
     how: dict[str, Any] = {"smallest_cohort": smallest_cohort, "round_seconds": round_seconds}
     plan, vaults = chosen.plan, devices or silos or 0
