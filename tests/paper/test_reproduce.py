@@ -32,6 +32,7 @@ TINY = Setting(
     clips=(0.1, 0.3),
     ratios=(0.1, 0.2),
     sweep_rounds=1,
+    targets=(1.0, 8.0),
 )
 
 

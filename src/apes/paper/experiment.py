@@ -1,4 +1,4 @@
-"""What a table or figure of the paper is made of."""
+"""What a table or figure is made of."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure of the paper; all that people see is made from the figures alone."""
+    """One table or figure, of the paper or beyond it; all that people see is made from the figures alone."""
 
     name: str  # as on the command line
     title: str
@@ -34,3 +34,4 @@ class Experiment:
     tables: Callable[[Figures], list[Table]]
     caption: Callable[[Figures], str]  # what one sees
     draw: Callable[[Figures], Figure] | None = None  # None for the paper's tables
+    is_of_paper: bool = True  # else it goes beyond the paper, and is made only when asked for by name

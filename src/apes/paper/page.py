@@ -47,15 +47,24 @@ def write_page(results: Mapping[str, Result], folder: Path, page: Path, seconds:
 
 
 def markdown(results: Mapping[str, Result], pictures: str, seconds: float) -> str:
-    """The text of the page: a title, a heading of second rank for every result, and one for the findings.
+    """The text of the page: a title, a heading of second rank for every result, and one for findings on the paper.
 
     The pictures are where the page sees them.
     """
-    blocks = ["# The paper, reproduced", _setting(list(results.values()), seconds), _COLUMNS]
+    is_of_paper = of_paper(results)
+    blocks = ["# The paper, reproduced" if is_of_paper else "# Beyond the paper"]
+    blocks += [_setting(list(results.values()), seconds), *([_COLUMNS] if is_of_paper else [])]
     for result in results.values():
         blocks += _section(result, pictures)
-    blocks.append("## Where the paper does not agree with itself, or with what is proved")
-    return "\n\n".join([*blocks, "\n".join(f"- {finding}" for finding in FINDINGS)]) + "\n"
+    if is_of_paper:
+        blocks.append("## Where the paper does not agree with itself, or with what is proved")
+        blocks.append("\n".join(f"- {finding}" for finding in FINDINGS))
+    return "\n\n".join(blocks) + "\n"
+
+
+def of_paper(results: Mapping[str, Result]) -> bool:
+    """Whether there is anything of the paper among the results: then there are findings about it."""
+    return any(EXPERIMENTS[name].is_of_paper for name in results)
 
 
 def _setting(results: list[Result], seconds: float) -> str:
@@ -64,9 +73,10 @@ def _setting(results: list[Result], seconds: float) -> str:
         words[2] = "all"
     size = "a coarse version" if setting["quick"] else "full size"
     took = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
+    rounds = f"{setting['rounds']} rounds, " if EXPERIMENTS[results[0]["name"]].is_of_paper else ""
     return (
         f"Made by `{' '.join(words)}`, APES {results[0]['version']}, {size}. {setting['users']:,} users, "
-        f"{setting['rounds']} rounds, {len(setting['seeds'])} seeds, data set {setting['data']}. {took} on "
+        f"{rounds}{len(setting['seeds'])} seeds, data set {setting['data']}. {took} on "
         f"{os.cpu_count()} cores; runs that several tables and figures share are counted in the time of each."
     )
 

@@ -23,12 +23,10 @@ from apes.client.clip import clip_updates
 from apes.data import Dataset, load
 from apes.errors import DataError
 from apes.mathematics.randomness import SimulationSource
-from apes.models.logistic import LogisticRegression
-from apes.population import People
+from apes.paper.frontier.runs import train_by_trusted_server, train_within_target
+from apes.paper.task import task_of
 from apes.storage.files import write_bytes
 from apes.storage.version import __version__
-from apes.terms.plan import Plan
-from apes.terms.simulation import Simulation
 from apes.training.round import run_round
 from apes.training.train import train
 
@@ -52,9 +50,9 @@ class Part:
     @property
     def weight(self) -> float:
         """About how much work it is, in seconds at full size."""
-        if self.kind == "train":
+        if self.kind in ("train", "within-target", "trusted-server"):
             size = float(self.arguments["users"] * self.arguments["rounds"]) / 400_000
-            return 0.1 + 12 * size * (2 if self.arguments["framework"].startswith("s-apes") else 1)
+            return 0.1 + 12 * size * (2 if self.arguments.get("framework", "apes").startswith("s-apes") else 1)
         return 0.3 + float(self.arguments.get("users", 0)) / 1e5
 
 
@@ -102,29 +100,27 @@ class Workshop:
 _load = lru_cache(maxsize=2)(load)
 
 
-def _chosen(workshop: Workshop, arguments: Values) -> tuple[Plan, LogisticRegression, People, str]:
-    """The plan, the model, the made-up people, and where their images are from, of a part's arguments."""
-    of_plan, of_simulation = (
-        {name: value for name, value in arguments.items() if name in kind.__dataclass_fields__}
-        for kind in (Plan, Simulation)
-    )
-    # Tables and figures are of the paper's pixels unless a part says otherwise.
-    simulation = Simulation(**{"features": "pixels"} | of_simulation)
-    dataset = workshop.dataset(simulation.data, simulation.normalise)
-    return Plan(**of_plan), simulation.model(dataset), simulation.people(dataset), dataset.provenance
-
-
 def _train(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
     """Train a model; the certified guarantee of the run is that of its plan."""
-    plan, model, people, source = _chosen(workshop, arguments)
+    task = task_of(arguments, workshop.dataset)
+    rounds = task.plan.terms.rounds
     # Continuous reports are added up, not permuted: the same means in half the time.
-    result = train(model, people, plan, only_sums=True, after_round=lambda run: tell(run.rounds / plan.terms.rounds))
+    how: Values = {"features": task.features, "only_sums": True}
+    result = train(task.model, task.people, task.plan, after_round=lambda run: tell(run.rounds / rounds), **how)
     return {
         "accuracy": result.accuracy,
         "loss": result.metrics[-1].loss,
         "accuracy_by_round": [entry.accuracy for entry in result.metrics],
-        "data": source,
+        "data": task.source,
     }
+
+
+def _within_target(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
+    return train_within_target(task_of(arguments, workshop.dataset), tell, finds_cap=arguments["finds_cap"])
+
+
+def _trusted_server(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
+    return train_by_trusted_server(task_of(arguments, workshop.dataset), tell)
 
 
 def _bounds(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
@@ -152,7 +148,8 @@ def _user_level(workshop: Workshop, arguments: Values, tell: Callable[[float], N
 
 def _calibration(workshop: Workshop, arguments: Values, tell: Callable[[float], None]) -> Values:
     """Mean report less the expected report of the mean update, coordinate by coordinate, in the first round."""
-    plan, model, people, source = _chosen(workshop, arguments)
+    task = task_of(arguments, workshop.dataset)
+    plan, model, people = task.plan, task.model, task.people
     batch = run_round(plan.terms, model, model.start(), people, SimulationSource(plan.seed, 1))
     mean, weights, users = np.zeros(model.dimensions), model.start().astype(np.float32), batch.budgets.size
     for start in range(0, users, _USERS_AT_ONCE):
@@ -168,7 +165,7 @@ def _calibration(workshop: Workshop, arguments: Values, tell: Callable[[float], 
         "mean": float(error.mean()),
         "deviation": float(error.std()),
         "largest_report": float(np.abs(reported).max()),
-        "data": source,
+        "data": task.source,
     }
 
 
@@ -177,4 +174,6 @@ KINDS: dict[str, Callable[[Workshop, Values, Callable[[float], None]], Values]] 
     "bounds": _bounds,
     "user-level": _user_level,
     "calibration": _calibration,
+    "within-target": _within_target,
+    "trusted-server": _trusted_server,
 }

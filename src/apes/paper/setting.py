@@ -34,6 +34,7 @@ class Setting:
     clips: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)  # of figure 3a
     ratios: tuple[float, ...] = (0.05, 0.1, 0.2)  # kept shares b/d of figure 3b
     sweep_rounds: int = 20  # of the runs of figures 3a and 3b
+    targets: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # epsilons of the frontier
     quick: bool = False  # whether this is the coarse version
 
 
@@ -48,6 +49,7 @@ def quick(data: str) -> Setting:
         clips=(0.03, 0.1, 0.3),
         ratios=(0.05, 0.2),
         sweep_rounds=3,
+        targets=(1.0, 8.0),
         quick=True,
     )
 

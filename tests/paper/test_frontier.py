@@ -1,0 +1,274 @@
+"""The frontier: the yardstick's noise is what its epsilon needs, every way keeps to its target, captions are true."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import apes
+from apes.accounting.composition.gaussian import gaussian_epsilon
+from apes.errors import ParameterError
+from apes.paper.experiments import EXPERIMENTS
+from apes.paper.frontier.frontier import FRONTIER
+from apes.paper.frontier.runs import capped, train_within_target
+from apes.paper.frontier.trusted_server import TrustedServer, _clipped_sum
+from apes.paper.frontier.ways import (
+    APES,
+    AS_PUBLISHED,
+    DELTA,
+    FIRST,
+    ONE_BIT,
+    TRUSTED,
+    TRUSTED_PIXELS,
+    WAYS,
+    targets_of,
+    way_parts,
+)
+from apes.paper.page import markdown
+from apes.paper.parts import Part, Workshop
+from apes.paper.run import work, write
+from apes.paper.setting import Setting, quick
+from apes.paper.task import task_of
+from apes.terms.schedule import Schedule
+from apes.training.round import Workers
+
+USERS = 50
+
+
+class Still:
+    """A model whose updates are all the same; it remembers what it was judged by."""
+
+    def __init__(self, dimensions, value=0.0):
+        self.dimensions, self.value, self.seen = dimensions, value, []
+        self.digest = "still"
+
+    def start(self):
+        return np.zeros(self.dimensions)
+
+    def updates(self, weights, block):
+        return np.full((block.budgets.size, self.dimensions), self.value, dtype=np.float32)
+
+    def evaluate(self, weights, examples):
+        self.seen.append(weights.copy())
+        return 0.5, 1.0
+
+
+def people(users=USERS, test=True):
+    rows, labels = np.ones((users, 1)), np.zeros(users, dtype=int)
+    return apes.People.from_arrays(rows, labels, budgets="uniform2", test=(rows, labels) if test else None)
+
+
+def bare(norm=1.0, rounds=1, **changes):
+    """A yardstick whose model after a round is the estimate itself, with the other sign."""
+    schedule = Schedule(learning_rate=1.0, momentum=0.0, last_step=1.0)
+    return replace(TrustedServer(norm, rounds, 1.0, 1e-5, schedule), **changes)
+
+
+@pytest.mark.parametrize("target", [0.25, 1.0, 8.0])
+@pytest.mark.parametrize("rounds", [1, 60])
+def test_the_yardstick_spends_its_target_and_no_more(target, rounds):
+    """Power: a tenth less noise passes it."""
+    server, users = TrustedServer(0.7, rounds, target, 1e-5), 10_000
+    assert target * (1 - 1e-6) < server.epsilon(users) <= target
+    shift = 2 * 0.7 / (users * server.noise(users))
+    assert gaussian_epsilon(shift * math.sqrt(rounds), 1e-5) <= target
+    assert gaussian_epsilon(shift / 0.9 * math.sqrt(rounds), 1e-5) > 1.05 * target
+
+
+def noise_is_right(weights, expected):
+    """Five standard errors of a standard deviation and of a mean: a false alarm in a million."""
+    error = expected / math.sqrt(weights.size)
+    return abs(weights.std() - expected) < 5 * error / math.sqrt(2) and abs(weights.mean()) < 5 * error
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_what_the_yardstick_adds_has_the_standard_deviation_it_says(rounds):
+    model, server = Still(40_000), bare(rounds=rounds)
+    server.train(model, people())
+    steps = np.diff([model.start(), *model.seen], axis=0)
+    expected = 2 * server.norm * math.sqrt(rounds) / (USERS * _mu(1.0, 1e-5))
+    for step in steps:
+        assert noise_is_right(step, expected)
+        # Power: a mechanism with a tenth less noise, or more, is found out.
+        assert not noise_is_right(0.9 * step, expected)
+        assert not noise_is_right(1.1 * step, expected)
+    if rounds > 1:
+        assert abs(np.corrcoef(steps)[0, 1]) < 5 / math.sqrt(model.dimensions)
+
+
+def _mu(epsilon, delta):
+    """Largest Gaussian shift with this epsilon, by its definition and halving."""
+    from scipy.stats import norm
+
+    low, high = 0.0, 50.0
+    for _ in range(80):
+        mu = (low + high) / 2
+        excess = norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2) - delta
+        low, high = (mu, high) if excess < 0 else (low, mu)
+    return low
+
+
+def test_seeds_differ_and_repeat():
+    first, again, other = Still(50), Still(50), Still(50)
+    bare().train(first, people())
+    bare().train(again, people(), workers=Workers(threads=3, users_at_once=7))
+    bare(seed=2).train(other, people())
+    assert (first.seen[-1] == again.seen[-1]).all()
+    assert (first.seen[-1] != other.seen[-1]).all()
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])
+def test_no_user_counts_for_more_than_the_norm(size):
+    model = Still(100, size)
+    total = _clipped_sum(model, model.start(), people(), 0.5, Workers(threads=1))
+    alone = min(0.5, size * 10)
+    assert np.linalg.norm(total) == pytest.approx(USERS * alone, rel=1e-5)
+    # Whoever is replaced by the worst other moves the sum by 2 R at most.
+    other = _clipped_sum(Still(100, -size), model.start(), people(1), 0.5, Workers(threads=1))
+    assert np.linalg.norm(total / USERS - other) <= 2 * 0.5 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"norm": math.nan}, "norm"),
+        ({"norm": 0.0}, "norm"),
+        ({"rounds": 0}, "rounds"),
+        ({"target_epsilon": math.inf}, "target_epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_the_yardstick_refuses(changes, name):
+    with pytest.raises(ParameterError, match=name):
+        bare(**changes)
+
+
+def test_the_yardstick_needs_examples():
+    with pytest.raises(ParameterError, match="test examples"):
+        bare().train(Still(3), people(test=False))
+
+
+def test_cap_is_as_large_as_fits():
+    budgets = np.linspace(0.05, 1, 2_000)
+    plan = apes.Plan(clip=0.1, rounds=20, delta=1e-5, target_epsilon=1.0)
+    found = capped(plan, budgets, 500)
+
+    def epsilon(cap):
+        terms = replace(plan, cap=cap).terms
+        accountant = terms.accountant(budgets.size, settled=True)
+        return accountant.after(terms.exposure(0, terms.applied(budgets), 500), 20)
+
+    assert epsilon(found.cap) <= 1.0 < epsilon(1.03 * found.cap)
+    assert capped(replace(plan, target_epsilon=1e3), budgets, 500).cap is None
+
+
+def test_no_accuracy_where_no_round_fits(small_digits):
+    arguments = way_parts(Setting("digits", users=300), AS_PUBLISHED, 0.25)[0].arguments
+    values = train_within_target(task_of(arguments, lambda *_: small_digits), lambda share: None, finds_cap=False)
+    assert values["accuracy"] is None
+    assert values["rounds"] == 0
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_every_way_is_run_at_every_target(name):
+    setting = Setting("mnist")
+    for target in targets_of(setting, name):
+        parts = way_parts(setting, name, target)
+        assert [part.arguments["seed"] for part in parts] in ([1], [1, 2, 3])
+        for part in parts:
+            assert part.arguments["delta"] == DELTA
+            assert part.arguments.get("target_epsilon") == target
+            assert part.arguments["users"] == 10_000
+            assert part.weight > 0
+
+
+def test_ours_and_the_yardstick_are_alike():
+    """The same features, rounds and norm at every target."""
+    setting = Setting("mnist")
+    for target in setting.targets:
+        ours, yardstick = (way_parts(setting, name, target)[0].arguments for name in (ONE_BIT, TRUSTED))
+        assert ours["features"] == yardstick["features"]
+        assert ours["rounds"] == yardstick["rounds"]
+        assert yardstick["norm"] == apes.terms.fitting.NORM
+
+
+def test_seeds_are_all_run_where_it_matters_most():
+    setting = Setting("mnist")
+    for name in (ONE_BIT, TRUSTED):
+        assert [len(way_parts(setting, name, target)) for target in setting.targets] == [3, 3, 3, 1, 1, 1]
+    assert [len(way_parts(setting, TRUSTED_PIXELS, target)) for target in setting.targets] == [1, 1, 3, 1, 1, 1]
+    assert len(way_parts(setting, APES, 1.0)) == len(way_parts(setting, FIRST, 1.0)) == 1
+
+
+def point(target, mean, epsilon=None):
+    found = None if mean is None else {"runs": [mean], "mean": mean, "spread": 0.0}
+    facts = {"rounds": 0 if mean is None else 7, "clip": 0.1, "norm": None, "cap": None, "dimensions": 10}
+    return {"target": target, "accuracy": found, "epsilon": target if epsilon is None else epsilon, **facts}
+
+
+@pytest.fixture
+def figures():
+    ways = {name: {"title": way.title, "points": [point(1.0, 90.0), point(8.0, 95.0)]} for name, way in WAYS.items()}
+    ways[TRUSTED]["points"] = [point(1.0, 90.25), point(8.0, 94.0)]
+    ways[AS_PUBLISHED]["points"] = [point(1.0, None), point(8.0, 60.0), point(None, 80.0, 21.3)]
+    return {
+        "data": "mnist",
+        "users": 10,
+        "images_per_user": 6.0,
+        "budgets": "uniform2",
+        "delta": 1e-5,
+        "targets": [1.0, 8.0],
+        "seeds": [1],
+        "ways": ways,
+        "published": [],
+    }
+
+
+def test_caption_says_what_the_figures_say(figures):
+    caption = FRONTIER.caption(figures)
+    assert "reaches 90.00 %, a trusted server 90.25 %: ours is 0.25 points below it" in caption
+    assert "80.00 % after its 7 rounds, which cost 21.3; of the targets, 8 is the first" in caption
+    figures["ways"][TRUSTED]["points"] = [point(1.0, 89.0), point(8.0, 94.0)]
+    assert "ours is 1.00 points above it" in FRONTIER.caption(figures)
+    figures["ways"][AS_PUBLISHED]["points"][1] = point(8.0, None)
+    assert "none is met by even one round" in FRONTIER.caption(figures)
+
+
+def test_tables_have_a_cell_for_everything(figures):
+    for table in FRONTIER.tables(figures):
+        assert {len(row) for row in table.rows} == {len(table.headings)}
+    assert ["APES as published, pixels", "no round fits", "60.00"] in FRONTIER.tables(figures)[0].rows
+
+
+def test_it_is_made_only_when_asked_for():
+    assert [name for name, e in EXPERIMENTS.items() if not e.is_of_paper] == ["frontier"]
+
+
+@pytest.mark.slow
+def test_quick_from_end_to_end(tmp_path, small_digits, monkeypatch):
+    """The coarse version: every way keeps to its targets, and the page is about nothing but what was run."""
+    setting, workshop = replace(quick("digits"), rounds=2), Workshop(tmp_path, None)
+    monkeypatch.setattr(workshop, "dataset", lambda name, normalise: small_digits)
+    work([FRONTIER], setting, workshop, lambda done, total, what: None)
+    result = write(FRONTIER, setting, workshop, tmp_path, "apes reproduce frontier --quick")
+    for way in result["figures"]["ways"].values():
+        for found in way["points"]:
+            if found["target"] is not None and found["accuracy"] is not None:
+                assert found["epsilon"] <= found["target"]
+    assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
+    page = markdown({"frontier": result}, ".", 1.0)
+    assert page.startswith("# Beyond the paper")
+    assert "1,000 users with 3 images of digits each" in page
+    assert "does not agree with itself" not in page
+    assert json.loads((tmp_path / "frontier.json").read_text())["figures"]["targets"] == [1.0, 8.0]
+
+
+def test_parts_of_one_name_are_one_run():
+    setting = Setting("mnist")
+    parts = FRONTIER.parts(setting)
+    assert len({part.name for part in parts}) == len(parts)
+    assert all(isinstance(part, Part) for part in parts)
