@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TESTS = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
-FOLDERS = (ROOT / "src" / "apes", ROOT / "benchmarks")
+FOLDERS = (ROOT / "src" / "apes", ROOT / "benchmarks", ROOT / "examples")
 SOURCES = {path: path.read_text(encoding="utf-8") for folder in FOLDERS for path in folder.rglob("*.py")}
 QUOTED = re.compile(r"`([^`\n]+)`")
 

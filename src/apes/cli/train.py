@@ -106,14 +106,17 @@ def _new_folder(path: Path, chosen: Choices, task: _Task) -> RunFolder | None:
 
 
 def _finish(folder: RunFolder, result: TrainingResult, summary: dict[str, Any]) -> None:
-    """Write the model, the summary and a picture of how it went."""
-    from apes.cli.plots import draw_accuracy
+    """Write the model, the summary, a picture of how it went and one of what it cost whom."""
+    from apes.cli.plots import draw_accuracy, draw_run_account
 
     folder.finish(result.weights, summary)
     what = f"{summary['framework']} on {Path(summary['data']).name}"
     title = f"{what}: {summary['users']:,} users, budgets {summary['budgets']}"
     if result.metrics[-1].loss is not None:
         draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
+    if result.guarantee.why_not_certified is None:
+        groups, spent = by_group(result.guarantee, result.budgets), [entry.epsilon or 0.0 for entry in result.metrics]
+        draw_run_account(groups, spent, result.guarantee, folder.path / "account.png")
 
 
 def _summary(simulation: Simulation | OwnTable, model: Model, result: TrainingResult, seconds: float) -> dict[str, Any]:
