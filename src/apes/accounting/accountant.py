@@ -20,6 +20,8 @@ from apes.accounting.victims import EVERYBODY, Victims, by_presence, worst_of
 from apes.checks import exactly, positive, truth, unused, whole, within
 from apes.errors import BudgetExceeded, ParameterError
 
+# How many times the expected rounds a filter has room for.
+_RESERVE = 100
 _UNLIMITED = "who took part was chosen on the way and no target was set, and only a limit is a guarantee then"
 _BEYOND = "more was released than the limit allows, and a filter that let it pass guarantees nothing"
 
@@ -38,7 +40,7 @@ class Accountant:
 
     Args:
         delta: Of the guarantee, in [1e-100, 1).
-        expected_rounds: About how many rounds there will be, at least 1; a thousand times as many are answered too.
+        expected_rounds: About how many rounds there will be, at least 1; a hundred times as many are answered too.
         target: Largest epsilon allowed, or None.
         colluders: Users of each round who tell the adversary what they reported.
         settled: Whether who takes part in which round, and how many rounds there are, was fixed before the first
@@ -112,8 +114,10 @@ class Accountant:
     def cost(self, exposure: Exposure, victims: Victims | None = None) -> Cost:
         """What one such round costs anybody, or those victims."""
         exactly("exposure", exposure, Exposure)
-        # Per use of a curve: all uses of a thousand times the expected rounds stay below what is set aside.
-        delta_0 = cover_of(self.delta) / (1e3 * self._expected * max(exposure.uses))
+        # Per use of a curve, so that all uses of the rounds stay below what is set aside. Where nothing is settled,
+        # there may be more of them than expected; but below about 1e-16 curves are loose.
+        reserve = 1 if self.settled else _RESERVE
+        delta_0 = cover_of(self.delta) / (reserve * self._expected * max(exposure.uses))
         return exposure.cost(delta_0, self._colluders, victims)
 
     def charge(self, exposure: Exposure, rounds: int = 1) -> float:

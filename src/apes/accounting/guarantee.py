@@ -54,6 +54,7 @@ class Guarantee:
         account: Certified epsilon and cost of some of the users; see `of`. None where all have everybody's.
         budgets: Of everybody who took part: as many of each budget as were in a round together.
         whom: Whom it is about, where that is not everybody; see `of`.
+        cap: The largest budget that was used: whoever has a larger one used this much.
     """
 
     epsilon: float
@@ -68,6 +69,7 @@ class Guarantee:
     account: Callable[[Victims], Personal] | None = field(default=None, repr=False, compare=False)
     budgets: Array = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
     whom: Victims | None = None
+    cap: float = math.inf
 
     def __post_init__(self) -> None:
         if self.why_not_certified is None and not self.epsilon < math.inf:
@@ -103,12 +105,12 @@ class Guarantee:
         says nothing about a person who had another one in another round.
 
         Args:
-            budget: Of somebody who took part, in (0, largest budget]. If nobody had just this one, what is certified
-                holds for whoever had no more.
+            budget: Own budget of somebody who took part, in (0, largest budget], or beyond the cap if there is one. If
+                nobody had just this one, what is certified holds for whoever had no more.
             smallest: Where it is about all users with budgets from this one up to ``budget``, in (0, budget].
         """
-        own = positive("budget", budget)
-        asked = Victims(own, own if smallest is None else within("smallest", smallest, 0, own))
+        own = min(positive("budget", budget), self.cap)
+        asked = Victims(own, own if smallest is None else within("smallest", min(smallest, self.cap), 0, own))
         if self.budgets.size:
             took_part(asked, self.budgets)
         account = self.account or (lambda victims: (math.inf, _UNKNOWN))

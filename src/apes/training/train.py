@@ -1,6 +1,7 @@
 """Training: the whole flow on one screen."""
 
 import hashlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -128,5 +129,6 @@ def _result(run: Run, plan: Plan, trained: Trained, budgets: F64, cohorts: tuple
     done = run.progress
     if not done.metrics:
         raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
-    facts = (run.guarantee, done.metrics, done.exposures, budgets, plan, trained)
+    guarantee = replace(run.guarantee, cap=math.inf if plan.terms.cap is None else plan.terms.cap)
+    facts = (guarantee, done.metrics, done.exposures, budgets, plan, trained)
     return TrainingResult(trained.weights, *facts, rounds_by_user(cohorts[: done.rounds]))
