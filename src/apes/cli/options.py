@@ -4,17 +4,20 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from apes.checks import one_of
+from apes.checks import one_of, unused
 from apes.cli.shared import parse_levels
 from apes.data import NAMES
 from apes.errors import DataError, ParameterError
+from apes.storage.settings import read_settings
 from apes.terms.frameworks import FRAMEWORKS
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
+from apes.training.plan_file import PlanFile
 
 _HELP = {
     "framework": f"One of {', '.join(FRAMEWORKS)}.",
@@ -59,6 +62,7 @@ del _FIELDS["mechanism"]
 PRIVATE, PAPER = "private", "paper"
 PRESETS: dict[str, dict[str, Any]] = {PRIVATE: {}, PAPER: {"clip": 0.1, "features": "pixels"}}
 """What is chosen where nothing else is: the best we know at a total epsilon of 1, or the paper's setting."""
+PlanOption = Annotated[Path | None, typer.Option("--plan", help="A file that `apes tune` wrote; options override it.")]
 Preset = Annotated[str, typer.Option(help=f"Defaults of all else: {' or '.join(PRESETS)} (the paper's setting).")]
 
 
@@ -104,9 +108,20 @@ def with_choices(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = None, preset: str = PRIVATE) -> Choices:
-    """The given choices, the preset's for the rest; with those of an earlier run, those, which none may contradict."""
-    choices = ({} if earlier is not None else PRESETS[one_of("preset", preset, list(PRESETS))]) | choices
+def make_choices(
+    choices: dict[str, Any], earlier: Mapping[str, Any] | None = None, preset: str = PRIVATE, plan: Path | None = None
+) -> Choices:
+    """The given choices, a plan file's and the preset's for the rest.
+
+    With those of an earlier run, those, which none may contradict.
+    """
+    defaults = PRESETS[one_of("preset", preset, list(PRESETS))]
+    if earlier is not None:
+        unused({"plan": plan}, "a run that is resumed has its own choices")
+        defaults = {}
+    if plan is not None:
+        defaults = defaults | _of_file(plan, choices.get("data", _FIELDS["data"].default))
+    choices = defaults | choices
     if "levels" in choices:
         choices["levels"] = parse_levels(choices["levels"])
     with suppress(ValueError):
@@ -120,6 +135,16 @@ def make_choices(choices: dict[str, Any], earlier: Mapping[str, Any] | None = No
     if unknown:
         raise DataError(f"the run was started with choices that are not known here: {', '.join(unknown)}")
     return Choices.of(dict(earlier))
+
+
+def _of_file(path: Path, data: str) -> dict[str, Any]:
+    """Choices of a plan file, which was not found on the data that is trained on."""
+    found = read_settings(path, PlanFile)
+    unknown = sorted(set(found.choices) - set(_FIELDS))
+    if unknown:
+        raise DataError(f"{path}: choices that are not known here: {', '.join(unknown)}")
+    found.check(data)
+    return dict(found.choices)
 
 
 def _parameter(field: Field[Any]) -> inspect.Parameter:
