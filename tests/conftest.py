@@ -25,7 +25,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         people = apes.People.from_arrays(rows, labels, budgets="uniform2")
         for framework in ("apes", "s-apes", "s-apes-first", "s-apes-threshold", "unis", "non-private"):
             for local in (None, apes.FedProx(epochs=1)):
-                apes.train(apes.LogisticRegression(3, 2, local), people, apes.Plan(framework=framework, rounds=1))
+                for choices in ({}, {"clip": 0.1}):
+                    plan = apes.Plan(framework=framework, rounds=1, **choices)
+                    apes.train(apes.LogisticRegression(3, 2, local), people, plan)
 
 
 # Files most of whose tests train, certify at length, start processes or compare many draws.

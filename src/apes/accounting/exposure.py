@@ -74,7 +74,9 @@ class Exposure:
         if self.dimensions == 0:
             object.__setattr__(self, "dimensions", self.charged)
         whole("charged", self.charged, 1, whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS))
-        positive("clip", self.clip)
+        # Where nothing is certified, nothing may have been clipped.
+        if self.why_not_certified is None or self.clip != math.inf:
+            positive("clip", self.clip)
         if self.sparsifier is not None:
             one_of("sparsifier", self.sparsifier, SPARSIFIERS)
         check_levels(self.levels)

@@ -192,6 +192,19 @@ def _judged(result: dict[str, Any]) -> dict[str, str]:
     return said
 
 
+def tuned(found: dict[str, Any], out: str) -> None:
+    """Print what a search for a plan came to."""
+    table = _table(
+        "[bold]Best of the plans tried[/]", ("", "accuracy", "runs"), "On people of the public training part."
+    )
+    for name, trial in (("the plan", found["best"]), ("defaults", found["default"])):
+        words = ", ".join(f"{what} {value}" for what, value in trial["choices"].items()) or "nothing changed"
+        figures = f"{100 * trial['accuracy']:.2f} ± {100 * trial['spread']:.2f} %", str(len(trial["runs"]))
+        table.add_row(f"{name}: {words}", *figures)
+    console.print(table)
+    console.print(f"written to {out}; train with: apes train --plan {out} --data ...")
+
+
 def spent(accounts: list[dict[str, Any]]) -> None:
     """Print what the users of a vault have spent: the first of them if they are many."""
     central = accounts[0]["central"]

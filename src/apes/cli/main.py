@@ -14,11 +14,13 @@ from apes.cli.plan import plan_command
 from apes.cli.predict import predict_command
 from apes.cli.reproduce import reproduce_command
 from apes.cli.train import train_command
+from apes.cli.tune import tune_command
 from apes.storage.version import __version__
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 shared.command(app, "train")(train_command)
 shared.command(app, "predict")(predict_command)
+shared.command(app, "tune")(tune_command)
 shared.command(app, "account")(account_command)
 shared.command(app, "plan")(plan_command)
 shared.command(app, "audit")(audit_command)

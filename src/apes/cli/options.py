@@ -9,16 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from apes.checks import one_of
+from apes.checks import one_of, unused
 from apes.cli.shared import parse_levels
 from apes.data import NAMES
 from apes.data.table.opening import is_table
 from apes.data.table.spelling import absolute
 from apes.errors import DataError, ParameterError
+from apes.storage.settings import read_settings
 from apes.terms.frameworks import FRAMEWORKS
 from apes.terms.own_table import OwnTable
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
+from apes.training.plan_file import PlanFile
 
 _HELP = {
     "framework": f"One of {', '.join(FRAMEWORKS)}.",
@@ -64,6 +66,7 @@ _OF_TABLES = {field.name for kind in (OwnTable, Plan) for field in fields(kind)}
 PRIVATE, PAPER = "private", "paper"
 PRESETS: dict[str, dict[str, Any]] = {PRIVATE: {}, PAPER: {"clip": 0.1, "features": "pixels"}}
 """What is chosen where nothing else is: the best we know at a total epsilon of 1, or the paper's setting."""
+PlanOption = Annotated[Path | None, typer.Option("--plan", help="A file that `apes tune` wrote; options override it.")]
 Preset = Annotated[str, typer.Option(help=f"Defaults of all else: {' or '.join(PRESETS)} (the paper's setting).")]
 
 
@@ -118,13 +121,22 @@ def with_choices(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_choices(
-    choices: dict[str, Any], earlier: Mapping[str, Any] | None = None, preset: str = PRIVATE, *, tables: bool = False
+    choices: dict[str, Any],
+    earlier: Mapping[str, Any] | None = None,
+    preset: str = PRIVATE,
+    plan: Path | None = None,
+    *,
+    tables: bool = False,
 ) -> Choices:
-    """The given choices, the preset's for the rest; with those of an earlier run, those, which none may contradict.
+    """The given choices, a plan file's and the preset's for the rest.
 
-    Whoever takes no ``tables`` refuses them.
+    With those of an earlier run, those, which none may contradict. Whoever takes no ``tables`` refuses them.
     """
     rest = PRESETS[one_of("preset", preset, list(PRESETS))] if earlier is None else {}
+    if earlier is not None:
+        unused({"plan": plan}, "a run that is resumed has its own choices")
+    if plan is not None:
+        rest = rest | _of_file(plan, choices.get("data", _FIELDS["data"].default))
     if _names_table(choices):
         rest = {name: value for name, value in rest.items() if name in _OF_TABLES}
     choices = rest | choices
@@ -148,6 +160,16 @@ def make_choices(
     if unknown:
         raise DataError(f"the run was started with choices that are not known here: {', '.join(unknown)}")
     return Choices.of(dict(earlier))
+
+
+def _of_file(path: Path, data: str) -> dict[str, Any]:
+    """Choices of a plan file, which was not found on the data that is trained on."""
+    found = read_settings(path, PlanFile)
+    unknown = sorted(set(found.choices) - set(_FIELDS))
+    if unknown:
+        raise DataError(f"{path}: choices that are not known here: {', '.join(unknown)}")
+    found.check(data)
+    return dict(found.choices)
 
 
 def _names_table(choices: Mapping[str, Any]) -> bool:

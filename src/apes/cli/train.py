@@ -10,7 +10,7 @@ import typer
 
 from apes.accounting.account import by_group, local_figures
 from apes.cli import display, shared
-from apes.cli.options import PRIVATE, Choices, Preset, make_choices, with_choices
+from apes.cli.options import PRIVATE, Choices, PlanOption, Preset, make_choices, with_choices
 from apes.cli.subjects import budgets_said, named_groups, of_table, subjects
 from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
@@ -39,6 +39,7 @@ def train_command(
     out: Annotated[Path | None, typer.Option(help="Folder for model, metrics, exposures, checkpoint, picture.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     preset: Preset = PRIVATE,
+    plan_file: PlanOption = None,
     threads: Annotated[int | None, typer.Option(help="Worker threads (default: one per core).")] = None,
     as_json: shared.Json = False,
 ) -> None:
@@ -46,7 +47,8 @@ def train_command(
     if resume is not None and out is not None:
         raise ParameterError(f"out must be left out: --resume goes on in its own folder; got {str(out)!r}")
     earlier = None if resume is None else RunFolder.open(resume)
-    chosen = make_choices(choices, None if earlier is None else earlier.config["choices"], preset, tables=True)
+    before = None if earlier is None else earlier.config["choices"]
+    chosen = make_choices(choices, before, preset, plan_file, tables=True)
     workers = Workers(threads=threads)
     if out is not None:
         check_new(out)

@@ -1,6 +1,7 @@
 """Data sets ready for training: flat float32 images in [0, 1] and their classes."""
 
 import hashlib
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,8 @@ from apes.storage.files import cache_folder
 NAMES: tuple[str, ...] = ("digits", *CATALOGUE)
 NORMALISATIONS: tuple[str, ...] = ("pixels", "unit-norm")
 CLASSES = 10
+# Stands for a test part that is left out.
+_NOTHING = {"test_images": np.empty((0, SIDE, SIDE), np.uint8), "test_labels": np.empty(0, np.uint8)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,7 @@ def load(
     normalise: str = "pixels",
     cache: Path | None = None,
     progress: Progress | None = None,
+    only_training: bool = False,
 ) -> Dataset:
     """Load a data set; nothing is fetched from the network.
 
@@ -69,6 +73,7 @@ def load(
         normalise: ``pixels`` divides by 255; ``unit-norm`` then scales every image but zeros to L2 norm 1.
         cache: the cache folder; None for the usual one.
         progress: called with (done, total) images while the digits are made.
+        only_training: leave the test part out: its files are not read, its arrays are empty.
 
     Raises:
         DataError: if the files are missing or not what they should be; says what to do.
@@ -79,16 +84,19 @@ def load(
         if data_dir is not None:
             raise ParameterError(f"data_dir must be None for the embedded digits, got {str(data_dir)!r}")
         pixels, provenance = load_digits(cache_folder(cache), progress), PROVENANCE
+        pixels = pixels._replace(**_NOTHING) if only_training else pixels
     else:
         try:
-            pixels, provenance = _read_files(CATALOGUE[name], data_dir, cache)
+            pixels, provenance = _read_files(CATALOGUE[name], data_dir, cache, only_training=only_training)
         except DataError as error:
             raise DataError(f"{error}; run `apes data get {name}`, or {BY_HAND}") from None
     train, test = (scaled_images(images, normalise) for images in (pixels.train_images, pixels.test_images))
     return Dataset(name, train, pixels.train_labels, test, pixels.test_labels, f"{name}: {provenance}")
 
 
-def _read_files(collection: Collection, data_dir: Path | None, cache: Path | None) -> tuple[Pixels, str]:
+def _read_files(
+    collection: Collection, data_dir: Path | None, cache: Path | None, *, only_training: bool
+) -> tuple[Pixels, str]:
     paths = locate(collection, data_dir, cache)
     # Files of other known sets have the same names: their labels tell them.
     for other in (each for each in CATALOGUE.values() if each is not collection and each.files[1].sha256 is not None):
@@ -97,13 +105,13 @@ def _read_files(collection: Collection, data_dir: Path | None, cache: Path | Non
         except DataError:
             continue
         raise DataError(f"{paths[1]} belongs to {other.name}, not to {collection.name}")
-    arrays = []
-    for at in (0, 2):
+    arrays: list[U8] = []
+    for at in (0,) if only_training else (0, 2):
         images, labels = _read_images(paths[at]), _read_labels(paths[at + 1], collection.files[at + 1].dimensions)
         if len(images) != len(labels):
             raise DataError(f"{paths[at]} holds {len(images)} images but {paths[at + 1]} {len(labels)} labels")
         arrays += [images, labels]
-    return Pixels(*arrays), f"idx files in {paths[0].parent}"
+    return Pixels(*arrays, *(_NOTHING.values() if only_training else ())), f"idx files in {paths[0].parent}"
 
 
 def _read_images(path: Path) -> U8:
@@ -128,7 +136,7 @@ def scaled_images(images: U8 | F32, normalise: str) -> F32:
     """Flatten images and bring them to [0, 1], where they are not yet, or to L2 norm 1."""
     # The dtype keeps numpy from a float64 copy, 376 MB for 60,000 images.
     whole = np.float32(255 if images.dtype == np.uint8 else 1)
-    flat = np.divide(images.reshape(len(images), -1), whole, dtype=np.float32)
+    flat = np.divide(images.reshape(len(images), math.prod(images.shape[1:])), whole, dtype=np.float32)
     if normalise == "unit-norm":
         norms = np.sqrt(np.einsum("ij,ij->i", flat, flat))
         flat /= np.where(norms > 0, norms, np.float32(1))[:, None]

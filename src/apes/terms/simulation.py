@@ -65,7 +65,7 @@ class Simulation:
 
     def model(self, dataset: Dataset) -> LogisticRegression:
         """Logistic regression on the images as the feature map shows them."""
-        seen, map_ = dataset.test_images[:1], self.feature_map()
+        seen, map_ = dataset.train_images[:1], self.feature_map()
         return LogisticRegression((seen if map_ is None else map_(seen)).shape[1], dataset.classes, self._local())
 
     def _local(self) -> FedProx | None:

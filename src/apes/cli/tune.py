@@ -1,0 +1,73 @@
+"""The command tune: search on public data for the plan that private data is then trained by."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apes.checks import one_of
+from apes.cli import display, shared
+from apes.data import NAMES, load
+from apes.errors import ParameterError
+from apes.storage.settings import write_settings
+from apes.storage.version import __version__
+from apes.terms.plan import Plan
+from apes.terms.simulation import Simulation
+from apes.training.plan_file import PlanFile
+from apes.training.round import Workers
+from apes.training.tuning import FEWEST_RUNS, Trial, Tuned, tune
+
+_DATA = f"A public or synthetic data set: {', '.join(NAMES)}. Its test part is never looked at."
+_FOR = "The private data set that the plan is for; never looked at, and refused if it is the public one."
+_FEATURES = "Keep to these features; by default oriented gradients with as many cells as suit."
+
+
+# parameters: one per option, as typer wants it.
+def tune_command(
+    data: Annotated[str, typer.Option(help=_DATA)] = "digits",
+    data_dir: shared.DataDir = None,
+    users: Annotated[int, typer.Option(help="Users who will train.")] = 10_000,
+    budgets: shared.Budgets = "uniform2",
+    split: Annotated[str, typer.Option(help="How images are spread over users, as for train.")] = "iid",
+    target_epsilon: Annotated[float, typer.Option(help="Certified central epsilon of all rounds together.")] = 1.0,
+    delta: Annotated[float | None, typer.Option(help="Its delta (default 1 / 10 n).")] = None,
+    features: Annotated[str | None, typer.Option(help=_FEATURES)] = None,
+    for_data: Annotated[str | None, typer.Option("--for", help=_FOR)] = None,
+    runs: Annotated[int, typer.Option(help=f"Trainings in all, at least {FEWEST_RUNS}.")] = 20,
+    seed: Annotated[int, typer.Option(help="Seed of the search and of its runs.")] = 1,
+    threads: Annotated[int | None, typer.Option(help="Worker threads (default: one per core).")] = None,
+    out: Annotated[Path, typer.Option(help="File to write the plan to.")] = Path("plan.json"),
+    as_json: shared.Json = False,
+) -> None:
+    """Find the plan that trains best at a target, on public data; `apes train --plan FILE` takes it."""
+    one_of("data", data, NAMES)
+    if for_data == data:
+        raise ParameterError(f"data must be public, and other than the private set of --for; got {data!r}")
+    if out.exists():
+        raise ParameterError(f"out must be a file that is not there yet, got {str(out)!r}")
+    chosen: dict[str, Any] = {"users": users, "budgets": budgets, "split": split}
+    named: dict[str, Any] = {} if features is None else {"features": features}
+    simulation = Simulation(**chosen, **named, data=data, seed=seed)
+    aim: dict[str, Any] = {"target_epsilon": target_epsilon} | ({} if delta is None else {"delta": delta})
+    plan, workers, began = Plan(**aim, seed=seed), Workers(threads=threads), time.perf_counter()
+    with display.steps("making the digits", "images") as made:
+        dataset = load(data, data_dir=data_dir, progress=made, only_training=True)
+    with display.shares("tuning") as progress:
+        fixed = () if features is None else ("cells",)
+        tuned = tune(dataset, simulation, plan, runs=runs, fixed=fixed, workers=workers, progress=progress)
+    found = {"for": for_data, "runs": runs, "seed": seed, "version": __version__} | _found(tuned)
+    written = PlanFile(chosen | aim | named | tuned.best.choices, data, found)
+    write_settings(out, written)
+    display.tuned(found, str(out))
+    facts = {"out": str(out), "choices": dict(written.choices), "found_on": data, "found": found}
+    shared.tell(facts | {"seconds": time.perf_counter() - began}, as_json)
+
+
+def _found(tuned: Tuned) -> dict[str, Any]:
+    """How the search went, as plain values."""
+
+    def plain(trial: Trial) -> dict[str, Any]:
+        return {"choices": trial.choices, "accuracy": trial.accuracy, "spread": trial.spread, "runs": trial.accuracies}
+
+    return {"best": plain(tuned.best), "default": plain(tuned.default), "trials": [plain(t) for t in tuned.trials]}
