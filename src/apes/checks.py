@@ -35,8 +35,16 @@ def whole(name: str, value: int, lower: int, upper: int | None = None) -> int:
         raise ParameterError(f"{name} must be a whole number, got {value!r}")
     if value < lower or (upper is not None and value > upper):
         end = "inf)" if upper is None else f"{upper}]"
-        raise ParameterError(f"{name} must be in [{lower}, {end}, got {value!r}")
+        got = repr(value) if abs(value) < 10**30 else f"a number of {int(value).bit_length()} bits"
+        raise ParameterError(f"{name} must be in [{lower}, {end}, got {got}")
     return int(value)
+
+
+def truth(name: str, value: bool) -> bool:
+    """Return ``value`` if it is True or False, else raise: a text that says no would be taken for a yes."""
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def one_of(name: str, value: str, allowed: Sequence[str]) -> str:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from apes.accounting.accountant import Accountant
-from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.cost import Cost
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certify
 from apes.errors import BudgetExceeded, ParameterError
 

@@ -16,7 +16,8 @@ from scipy.stats import binom, norm
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.gaussian import gaussian_delta, gaussian_epsilon
-from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.cost import Cost
+from apes.accounting.exposure import Exposure
 from apes.errors import BudgetExceeded
 from apes.training.basis import basis_of
 from apes.training.run_folder import RunFolder

@@ -18,7 +18,8 @@ from apes.accounting.composition.gaussian import (
     gaussian_epsilon,
     largest_mu,
 )
-from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.cost import Cost
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon, certify, certify_rounds
 from apes.accounting.lower import lower_epsilon
 from apes.accounting.victims import honest_others

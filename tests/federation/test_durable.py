@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from parties import OTHER_RUN, RUN, rounds_of
 
-from apes.accounting.exposure import Cost
+from apes.accounting.cost import Cost
 from apes.errors import DataError
 from apes.federation.vault.charges import Charge, central_cost, local_epsilon
 from apes.federation.vault.ledger import VaultLedger

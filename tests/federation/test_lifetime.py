@@ -8,7 +8,8 @@ import pytest
 from parties import BUDGETS, LIMITS, OTHER_RUN, RUN, agreed, opened, population
 
 from apes import People
-from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.cost import Cost
+from apes.accounting.exposure import Exposure
 from apes.accounting.victims import Victims
 from apes.errors import DataError, ParameterError
 from apes.federation.vault.charges import Grant, central_cost

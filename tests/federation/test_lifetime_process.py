@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from parties import APES, BUDGETS, OTHER_RUN, RUN, VaultProcess, agreed, opened, until
 
-from apes.accounting.exposure import Cost
+from apes.accounting.cost import Cost
 from apes.federation.vault.folder import read_accounts
 from apes.federation.vault.lifetime import Lifetime
 from apes.shuffler.service.policy import Limits

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from parties import BUDGETS, OTHER_RUN, VaultProcess, apes
 
-from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.cost import Cost
+from apes.accounting.exposure import Exposure
 from apes.accounting.victims import Victims
 from apes.errors import DataError
 from apes.federation.vault.charges import Charge, Grant, local_epsilon

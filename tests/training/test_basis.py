@@ -23,6 +23,7 @@ EDITS = {
     "colluders": 1,
     "settled": False,
     "limit": {"mu_squared": 1e-9, "delta": 1e-9},
+    "keep_budgets": False,
     "rounds": 2,
     "cohorts": None,
 }
@@ -37,7 +38,7 @@ def account(path, *options):
 def stopped(tmp_path_factory):
     """A run of three planned rounds that was stopped after two."""
     path = tmp_path_factory.mktemp("stopped") / "run"
-    options = ["--users", "60", "--rounds", "3", "--delta", "1e-4", "--out", str(path)]
+    options = ["--users", "60", "--clip", "0.1", "--rounds", "3", "--delta", "1e-4", "--out", str(path)]
 
     class StopError(Exception):
         pass

@@ -15,7 +15,7 @@ from apes.accounting.published import PUBLISHED
 from apes.accounting.published.echoes import eon_delta
 from apes.accounting.published.user_level import DeltaConvention, user_apes, user_s_apes
 from apes.checks import within
-from apes.errors import RegimeError
+from apes.errors import ParameterError, RegimeError
 
 _GROUPS = 8
 # Top-b is evaluated where the paper does: a fifth of the coordinates kept.
@@ -82,15 +82,27 @@ def account(question: Question, progress: Callable[[str], None] = lambda step: N
 
 
 def by_group(guarantee: Guarantee, budgets: Array) -> tuple[BudgetGroup, ...]:
-    """The guarantee of groups of users by their budgets, at most eight; each covers all of its users."""
+    """The guarantee of groups of users by their budgets, at most eight; each covers all of its users.
+
+    Users of one group may have been in different rounds, and the boldest in the fewest.
+    """
     different, counts = np.unique(budgets, return_counts=True)
     # The last of each share of the users; where few budgets differ, each of them.
     share = np.searchsorted(np.cumsum(counts), budgets.size * np.arange(1, _GROUPS + 1) / _GROUPS)
     last = np.arange(different.size) if different.size <= _GROUPS else np.unique(np.append(share, different.size - 1))
     sizes, first = np.diff(np.cumsum(counts)[last], prepend=0), np.append(0, last[:-1] + 1)
     groups = zip(*(each.tolist() for each in (different[last], different[first], sizes)), strict=True)
-    owns = [(budget, users, guarantee.of(budget, smallest)) for budget, smallest, users in groups]
-    return tuple(BudgetGroup(budget, users, own.epsilon, own.mu) for budget, users, own in owns)
+    present = np.unique(guarantee.budgets)
+
+    def group(budget: float, smallest: float, users: int) -> BudgetGroup:
+        there = present[(present >= smallest) & (present <= budget)]
+        if not there.size:
+            # None of them was in any round.
+            return BudgetGroup(budget, users, 0.0, 0.0)
+        own = guarantee.of(float(there[-1]), float(there[0]))
+        return BudgetGroup(budget, users, own.epsilon, own.mu)
+
+    return tuple(group(*ends) for ends in groups)
 
 
 def local_figures(exposure: Exposure, budget: float, delta: float) -> dict[str, float]:
@@ -106,7 +118,7 @@ def local_figures(exposure: Exposure, budget: float, delta: float) -> dict[str, 
         "user_top_b": local_user_epsilon(budget, d, _kept(d), levels),
     }
     if exposure.norm is not None:
-        bounded = local_norm_epsilon(budget, exposure.norm / exposure.clip * (1 + 1e-12), delta)
+        bounded = local_norm_epsilon(budget, exposure.ratio * (1 + 1e-12), delta)
         figures["user_at_delta"] = min(figures["user"], bounded)
     return figures
 
@@ -125,7 +137,9 @@ def published_figures(budgets: Array, delta_s: float, dimensions: int) -> dict[s
         with suppress(RegimeError):
             figures[name] = bound(budgets, delta_s)
     numeric, delta_c = figures["eon_numeric"], eon_delta(budgets, delta_s)
-    if numeric is not None:
-        figures["user_apes"] = user_apes(numeric, delta_c, dimensions, DeltaConvention.COORDINATE).epsilon
-        figures["user_s_apes"] = user_s_apes(numeric, delta_c, _kept(dimensions), DeltaConvention.COMPOSED).epsilon
+    # Outside their range: a figure of 0, or coordinates whose deltas add up to 1.
+    with suppress(ParameterError, RegimeError):
+        if numeric is not None:
+            figures["user_apes"] = user_apes(numeric, delta_c, dimensions, DeltaConvention.COORDINATE).epsilon
+            figures["user_s_apes"] = user_s_apes(numeric, delta_c, _kept(dimensions), DeltaConvention.COMPOSED).epsilon
     return figures

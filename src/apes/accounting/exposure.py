@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from apes.accounting import Array
-from apes.accounting.certificate.curve import LARGEST_BUDGET, PrivacyCurve, check_levels, hiding_curve
+from apes.accounting.certificate.curve import LARGEST_BUDGET, SMALLEST_BUDGET, PrivacyCurve, check_levels, hiding_curve
 from apes.accounting.certificate.joint_clipping import norm_shift
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
 from apes.accounting.certificate.two_levels import LowerCurve, two_level_curve
-from apes.accounting.composition.gaussian import covering_shift, gaussian_epsilon
+from apes.accounting.composition.gaussian import covering_shift
 from apes.accounting.composition.lattice import UNIT
+from apes.accounting.cost import SUMS, Cost
 from apes.accounting.victims import EVERYBODY, Victims, honest_others, victims_among, worst_of
-from apes.checks import positive, positive_array, whole
+from apes.checks import one_of, positive, positive_array, whole
 from apes.errors import DataError, ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
 
@@ -25,36 +26,13 @@ NEIGHBOURS = "replace-one-user"
 """One user's data replaced by any other; the number of users and everybody's budget stay, and are public."""
 Ways = tuple[tuple[PrivacyCurve, int], ...]
 """Curves and how often each is used: every one of them covers the round, and the smaller result holds."""
+MOST_DIMENSIONS = 10**12
 # A budget from which on two-level reports are looked at both ways.
 _BOLD = 3.0
-# Sums of up to a million costs are off by less.
-_SUMS = 1 + 1e-9
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What releases cost one person: covered by a Gaussian shift of mu, and by an event of probability ``delta``.
-
-    Costs add up, also where the next release is chosen by what came out of the last (docs/proofs.md, 13).
-    """
-
-    mu_squared: float = 0.0
-    delta: float = 0.0
-
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(self.mu_squared + other.mu_squared, self.delta + other.delta)
-
-    def times(self, rounds: int) -> "Cost":
-        """The same release so many times."""
-        return Cost(self.mu_squared * rounds, self.delta * rounds)
-
-    def fits(self, limit: "Cost") -> bool:
-        """Whether it is within a limit, up to the rounding of sums, which `epsilon` allows for."""
-        return self.mu_squared <= limit.mu_squared * _SUMS and self.delta <= limit.delta * _SUMS
-
-    def epsilon(self, delta: float) -> float:
-        """Epsilon at delta of everything together, from above."""
-        return gaussian_epsilon(math.sqrt(self.mu_squared) * _SUMS, delta - self.delta * _SUMS)
+SPARSIFIERS = ("top-b", "random-b", "threshold", "top-b-first")
+_NOBODY_HIDES = 1e6
+# A smaller R / C is taken for this one, which covers it: squares leave the range of floating point.
+_SMALLEST_RATIO = 1e-100
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +41,14 @@ class Exposure:
 
     Attributes:
         budgets: Local budgets of those who took part, per coordinate and round, each in (0, inf).
-        charged: Coordinates of a report that are charged for: those in which two updates' reports can differ.
+        charged: Coordinates of a report that are charged for: those in which two updates' reports can differ, in
+            [1, 10^12].
         levels: Levels of coded reports in [2, 256], or None for continuous ones.
         top_b_first: b, where every user sets all but b coordinates to zero before perturbing, in [1, charged]; or None.
         round: Number of the round from 1; 0 where it has none.
         dimensions: Coordinates of a report, each perturbed under the whole of its user's budget; 0 for ``charged``.
         mechanism: Short name.
-        clip: C, per coordinate.
+        clip: C, per coordinate, in (0, inf).
         shuffled: Whether reports of a coordinate were permuted (or counted) across users.
         sparsifier: ``top-b``, ``random-b``, ``threshold``, ``top-b-first`` or None.
         why_not_certified: Why no central guarantee covers it, or None.
@@ -94,7 +73,10 @@ class Exposure:
         object.__setattr__(self, "budgets", np.frombuffer(positive_array("budgets", self.budgets).tobytes()))
         if self.dimensions == 0:
             object.__setattr__(self, "dimensions", self.charged)
-        whole("charged", self.charged, 1, whole("dimensions", self.dimensions, 1))
+        whole("charged", self.charged, 1, whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS))
+        positive("clip", self.clip)
+        if self.sparsifier is not None:
+            one_of("sparsifier", self.sparsifier, SPARSIFIERS)
         check_levels(self.levels)
         if self.top_b_first is not None:
             whole("top_b_first", self.top_b_first, 1, self.charged)
@@ -146,8 +128,14 @@ class Exposure:
     @property
     def forced(self) -> int:
         """In how many coordinates two updates can be at opposite ends."""
-        room = self.charged if self.norm is None else math.floor((self.norm / self.clip) ** 2)
-        return min(room, *self.uses)
+        room = self.ratio * self.ratio
+        return min(self.charged if room >= self.charged else math.floor(room), *self.uses)
+
+    @property
+    def ratio(self) -> float:
+        """R / C, as far as it bounds anything: |x_j| <= C alone keeps the norm below sqrt(d) C."""
+        most = math.sqrt(self.dimensions) * (1 + 4 * UNIT)
+        return most if self.norm is None else min(max(self.norm / self.clip, _SMALLEST_RATIO), most)
 
     def curves(self, delta: float, rounds: int, colluders: int = 0, victims: Victims = EVERYBODY) -> Ways:
         """The curves of the round and their uses, way by way, for about so many rounds of ``delta`` together."""
@@ -172,14 +160,14 @@ class Exposure:
         )
         squares = [uses * c * c for c, uses in shifts]
         if self.norm is not None and 0 < shifts[0][0] < math.inf:
-            squares.append(norm_shift(shifts[0][0], self.norm / self.clip * (1 + 4 * UNIT), delta_0) ** 2)
+            squares.append(norm_shift(shifts[0][0], self.ratio * (1 + 4 * UNIT), delta_0) ** 2)
         return min(squares) * (1 + 8 * UNIT)
 
     def local(self, victims: Victims = EVERYBODY) -> float:
         """What it tells about the victims whoever hides them, in nats: budgets added up."""
         if self.why_not_certified is not None:
             return math.inf
-        return self.uses[0] * victims_among(self.budgets, victims).boldest * _SUMS
+        return self.uses[0] * victims_among(self.budgets, victims).boldest * SUMS
 
     def as_dict(self) -> dict[str, Any]:
         """The exposure as plain values, for a line of JSON; the budgets by their digest, which names their file."""
@@ -222,7 +210,9 @@ def _curves(  # parameters: all that a certificate depends on, hashable
     levels: int | None,
 ) -> Ways:
     """The whole coordinate's curve and, where there are two ways, the one of couples."""
-    victim, others = victims.boldest, honest_others(np.frombuffer(budgets), colluders, victims)
+    # Beyond these ends nothing differs in floating point: below, the larger one covers; above, nobody hides anybody.
+    inside = np.clip(np.frombuffer(budgets), SMALLEST_BUDGET, _NOBODY_HIDES)
+    victim, others = max(victims.boldest, SMALLEST_BUDGET), honest_others(inside, colluders, victims)
     plain = curve_of(victim, others, deltas[0], levels), uses[0]
     if len(deltas) == 1:
         return (plain,)

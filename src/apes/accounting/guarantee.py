@@ -11,7 +11,8 @@ from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import composed_epsilon
 from apes.accounting.composition.gaussian import gaussian_delta
-from apes.accounting.exposure import NEIGHBOURS, Cost, Exposure
+from apes.accounting.cost import MOST_ROUNDS, Cost, Personal, least
+from apes.accounting.exposure import NEIGHBOURS, Exposure
 from apes.accounting.lower import lower_epsilon
 from apes.accounting.victims import Victims, worst_of
 from apes.checks import positive, whole, within
@@ -21,12 +22,11 @@ from apes.mathematics.thresholds import MAX_LEVELS
 FEW = 1000
 """Users from which on the exact composition of a fixed sequence gains nothing over one Gaussian."""
 
+_MOST_USES = 10**9
 # Share of delta that is set aside for what the Gaussians do not cover.
 _COVER = 1e-3
 _UNKNOWN = Cost(math.inf)
-Personal = tuple[float, Cost]
-"""Somebody's certified epsilon, at the guarantee's delta, and the cost that covers it."""
-_NOTHING: Personal = math.inf, _UNKNOWN
+_UNBOUNDED = "no finite figure covers it: budgets are too large, or too few are there to hide among"
 
 
 def cover_of(delta: float) -> float:
@@ -36,10 +36,10 @@ def cover_of(delta: float) -> float:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A proved central guarantee, for every user of the population; or the reason why there is none.
+    """A proved central guarantee, for every user of the population or for some; or the reason why there is none.
 
     Attributes:
-        epsilon: Certified, in nats, rounded up; infinite where nothing is certified.
+        epsilon: Certified, in nats, rounded up; infinite where nothing is certified, and only there.
         delta: What it holds up to.
         neighbours: The relation: one user's data replaced by any other, the number of users public.
         level: ``coordinate``, ``user`` (all coordinates of one round) or ``rounds`` (all coordinates of all rounds).
@@ -51,8 +51,9 @@ class Guarantee:
         is_adaptive: Which road it came by. True: it holds whoever chose, by what was released before, who took part
             and when to stop; it is the limit that was set, not what was spent. False: it holds for this sequence of
             participants, settled before the first release.
-        account: Certified epsilon and cost of some of the users; see `of`.
+        account: Certified epsilon and cost of some of the users; see `of`. None where all have everybody's.
         budgets: Of everybody who took part: as many of each budget as were in a round together.
+        whom: Whom it is about, where that is not everybody; see `of`.
     """
 
     epsilon: float
@@ -64,8 +65,13 @@ class Guarantee:
     why_not_certified: str | None = None
     cost: Cost = _UNKNOWN
     is_adaptive: bool = False
-    account: Callable[[Victims], Personal] = field(default=lambda victims: _NOTHING, repr=False, compare=False)
+    account: Callable[[Victims], Personal] | None = field(default=None, repr=False, compare=False)
     budgets: Array = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+    whom: Victims | None = None
+
+    def __post_init__(self) -> None:
+        if self.why_not_certified is None and not self.epsilon < math.inf:
+            object.__setattr__(self, "why_not_certified", _UNBOUNDED)
 
     @property
     def mu(self) -> float:
@@ -93,6 +99,9 @@ class Guarantee:
     def of(self, budget: float, smallest: float | None = None) -> "Guarantee":
         """The guarantee of a user with this local budget, hidden by all the others: at most everybody's.
 
+        It is less only where everybody keeps one budget over all rounds, as in `certify` and `apes.train`; a budget
+        says nothing about a person who had another one in another round.
+
         Args:
             budget: Of somebody who took part, in (0, largest budget]. If nobody had just this one, what is certified
                 holds for whoever had no more.
@@ -100,13 +109,24 @@ class Guarantee:
         """
         own = positive("budget", budget)
         asked = Victims(own, own if smallest is None else within("smallest", smallest, 0, own))
-        own_epsilon, own_cost = self.account(asked)
-        facts = min(self.epsilon, own_epsilon), min(self.cost, own_cost, key=lambda cost: cost.mu_squared)
+        if self.budgets.size:
+            took_part(asked, self.budgets)
+        account = self.account or (lambda victims: (math.inf, _UNKNOWN))
+        if self.whom is None:
+            everybody = account
+            account = lambda victims: least((self.epsilon, self.cost), everybody(victims))  # noqa: E731
+        epsilon, cost = account(asked)
+        return replace(self, epsilon=epsilon, cost=cost, lower=0.0, account=account, whom=asked)
 
-        def account(victims: Victims) -> Personal:
-            return facts if victims == asked else _NOTHING
-
-        return replace(self, epsilon=facts[0], cost=facts[1], lower=0.0, account=account)
+    @property
+    def _whom(self) -> str:
+        """Whom it is about, in words."""
+        if self.whom is None:
+            return "anybody"
+        low, high = self.whom.timidest, self.whom.boldest
+        if not ((self.budgets >= low) & (self.budgets <= high)).any():
+            return f"anybody with a budget of at most {high:g}"
+        return f"anybody with a budget of {high:g}" if low == high else f"anybody with a budget in [{low:g}, {high:g}]"
 
     def as_dict(self, by_round: Sequence[float | None]) -> dict[str, Any]:
         """The guarantee of a run as plain values, with epsilon after each round; or why there is none."""
@@ -121,7 +141,8 @@ class Guarantee:
         road = "whoever takes part" if self.is_adaptive else "for participants settled beforehand"
         return (
             f"epsilon {self.epsilon:.4g} at delta {self.delta:.3g}, {road}: whatever the analyzer does, what it learns "
-            f"about anybody changes by a factor of e^{self.epsilon:.4g} at most, unless the shuffler colludes with it"
+            f"about {self._whom} changes by a factor of e^{self.epsilon:.4g} at most, unless the shuffler colludes "
+            "with it"
         )
 
 
@@ -140,8 +161,8 @@ def certify(
     Args:
         budgets: Local budgets of those who took part, per coordinate and round, each in (0, inf).
         delta: In (0, 1); at least 1e-100 where coordinates or rounds are composed.
-        dimensions: Coordinates of a report, each perturbed under the whole budget, at least 1.
-        rounds: Rounds with the same participants, at least 1.
+        dimensions: Coordinates of a report, each perturbed under the whole budget, in [1, 10^12].
+        rounds: Rounds with the same participants and budgets, in [1, 1000000].
         levels: Levels of coded reports in [2, 256], or None for continuous Clip-Laplace.
         colluders: Users, apart from the victim, who tell the adversary what they reported.
         top_b_first: b, where every user sets all but b coordinates to zero before perturbing (``s-apes-first``).
@@ -169,7 +190,6 @@ def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders:
     lower = lower_epsilon(exposure.budgets, delta, exposure.levels, forced) if is_known and forced else 0.0
 
     def personal(victims: Victims) -> Personal:
-        took_part(victims, exposure.budgets)
         epsilon = certified_epsilon(exposure, delta, rounds, colluders, victims)
         return epsilon, _cost(exposure, delta, rounds, colluders, victims)
 
@@ -192,7 +212,7 @@ def certified_epsilon(
     """The epsilon of `certify` alone, of everybody or of some: for searches, audits and pictures."""
     if victims is None:
         return worst_of(exposure.budgets, lambda group: certified_epsilon(exposure, delta, rounds, colluders, group))
-    cost = _cost(exposure, check_delta(delta), whole("rounds", rounds, 1), colluders, victims)
+    cost = _cost(exposure, check_delta(delta), whole("rounds", rounds, 1, MOST_ROUNDS), colluders, victims)
     epsilon = min(cost.epsilon(delta), exposure.local(victims) * rounds)
     if exposure.budgets.size > FEW and max(exposure.uses) * rounds > 1:
         return epsilon
@@ -202,8 +222,13 @@ def certified_epsilon(
 def exact_epsilon(
     sequence: Sequence[tuple[Exposure, int]], delta: float, expected: int, colluders: int, victims: Victims
 ) -> float:
-    """Certified epsilon by composing curves, of rounds of one form, each as often as there were such."""
+    """Certified epsilon by composing curves, of rounds of one form, each as often as there were such.
+
+    Infinite beyond a billion uses, where it would gain nothing over one Gaussian.
+    """
     counts = [rounds for _, rounds in sequence]
+    if sum(rounds * max(exposure.uses) for exposure, rounds in sequence) > _MOST_USES:
+        return math.inf
     ways = zip(*(exposure.curves(delta, expected, colluders, victims) for exposure, _ in sequence), strict=True)
     return min(
         composed_epsilon(

@@ -22,6 +22,7 @@ _SCORES, _FEWER_SCORES, _CROWDED = 200, 40, 200_000
 _NOTHING = 45.0
 _WINDOW = 9.0
 _STEPS, _TOLERANCE = 60, 1e-7
+_MOST = 4_000_000
 _GROUPS = 512
 # Steps of the loss on either side of 0, and per standard deviation; outcomes rarer than this tell nothing.
 _LOSSES = 96
@@ -33,9 +34,9 @@ def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int =
     """Largest epsilon that some dataset forces at ``delta``, for the user with the largest budget.
 
     The count is coordinates times rounds; the victim's data is the same in all. Of sparse reports it is the coordinates
-    that are kept: the data are zero in all others.
+    that are kept: the data are zero in all others. Beyond four million it is what so many force: all force no less.
     """
-    count, levels, delta = whole("count", count, 1), check_levels(levels), check_delta(delta)
+    count, levels, delta = min(whole("count", count, 1), _MOST), check_levels(levels), check_delta(delta)
     budgets = np.sort(positive_array("budgets", budgets))
     # At most a few hundred different budgets, none above the original: a smaller budget is a larger one on a randomised
     # input (docs/proofs.md, 4), and a mixture of datasets diverges by no more than the worst of them. So what the
@@ -115,7 +116,8 @@ def _many(first: Lattice, second: Lattice, count: int) -> tuple[Array, Array, Ar
 
 def report_laws(budgets: Array, position: float, levels: int | None) -> Array:
     """Law of a report for each budget, data at ``position`` in [0, 1]: levels, or cells of [0, 1]."""
-    e = budgets[:, None]
+    # Beyond these ends laws do not differ, but products leave the range of floating point.
+    e = np.clip(budgets, 1e-290, 1e6)[:, None]
     if levels is not None:
         weights = np.exp(-e * np.abs(np.arange(levels) - round(position * (levels - 1))) / (levels - 1))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))

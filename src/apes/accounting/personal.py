@@ -5,6 +5,7 @@ is the cohort that is left. All of it follows from budgets, targets and terms: n
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,24 +47,21 @@ def own_cohorts(
         raise ParameterError(f"targets must have one entry per user, {budgets.size}, got {targets.size}")
     most = _STEPS_OF_BITS if exposure(budgets).levels == 2 else _STEPS
     limits, (step, boldest) = _limits(targets, delta), _steps(budgets, most)
-    filters = [
-        Accountant(delta, expected_rounds=rounds, victims=Victims(budget), settled=False) for budget in boldest.tolist()
-    ]
-    staying, left, cover = np.ones(budgets.size, dtype=bool), rounds, cover_of(delta)
+    gate, cover = Accountant(delta, expected_rounds=rounds), cover_of(delta)
+    staying, left, spent = np.ones(budgets.size, dtype=bool), rounds, np.zeros((2, boldest.size))
     while left and staying.any():
-        present, spent = exposure(budgets[staying]), np.array([own.spent.mu_squared for own in filters])
-        costs = {int(k): filters[k].cost(present) for k in np.unique(step[staying])}
-        cost = np.array([costs[k].mu_squared if k in costs else np.inf for k in range(len(filters))])
-        if any(filters[k].spent.delta + of_step.delta > cover for k, of_step in costs.items()):
+        present, cost = exposure(budgets[staying]), np.zeros((2, boldest.size))
+        for k in np.unique(step[staying]).tolist():
+            cost[:, k] = astuple(gate.cost(present, Victims(float(boldest[k]))))
+        after = spent + cost
+        if (after[1] > cover).any():
             return
-        if (staying & ~((spent + cost)[step] <= limits)).any():
+        if (staying & ~(after[0][step] <= limits)).any():
             ahead = min(-(-rounds // _CHANGES), left)
-            staying = _without_the_full(staying, spent[step], ahead * cost[step], limits)
+            staying = _without_the_full(staying, spent[0][step], ahead * cost[0][step], limits)
             continue
         yield staying
-        left -= 1
-        for k in costs:
-            filters[k].record(present)
+        left, spent = left - 1, after
 
 
 def _without_the_full(staying: NDArray[np.bool_], spent: Array, cost: Array, limits: Array) -> NDArray[np.bool_]:

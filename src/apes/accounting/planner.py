@@ -11,6 +11,7 @@ import numpy as np
 
 from apes.accounting import Array
 from apes.accounting.certificate.curve import check_delta
+from apes.accounting.cost import MOST_ROUNDS
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon
 from apes.checks import positive, whole
@@ -24,7 +25,6 @@ _FIRST_USERS = 1000
 MOST_USERS = 10**7
 """Largest population that is looked at: it takes 80 MB, and seconds to certify."""
 
-_MOST_ROUNDS = 10**6
 _POINTS = 12
 # A curve reaches from an eighth of the answer to eight times the answer.
 _REACH = 8
@@ -45,7 +45,7 @@ class Goal:
     def __post_init__(self) -> None:
         positive("target_epsilon", self.epsilon)
         check_delta(self.delta)
-        whole("rounds", self.rounds, 1)
+        whole("rounds", self.rounds, 1, MOST_ROUNDS)
 
     def cost(self, budgets: Array) -> float:
         """Certified epsilon of these budgets."""
@@ -117,7 +117,7 @@ def most_rounds(goal: Goal, progress: Progress = _quiet) -> Answer:
         cap = largest_cap(replace(goal, rounds=1), progress).value
         remedy = "find more users" if cap is None else f"cap the budgets at {cap:.3g}, or find more users"
         return Answer(None, None, f"one round alone costs {first.cost:.3g}: {remedy}")
-    return _answer(search, *search.bracket(first, _MOST_ROUNDS))
+    return _answer(search, *search.bracket(first, MOST_ROUNDS))
 
 
 def cap_cost(goal: Goal) -> Callable[[float], float]:

@@ -1,10 +1,11 @@
 """Whom a figure is about: each victim is one person, hidden by everybody else; and who is hidden worst."""
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apes.accounting import Array
 from apes.checks import positive_array, whole
@@ -45,6 +46,31 @@ def honest_others(budgets: Array, colluders: int, victims: Victims = EVERYBODY) 
     # Echoes get rarer with the budget, so the smallest budgets hide best.
     own = int(np.searchsorted(ordered, victims_among(ordered, victims).timidest))
     return np.delete(ordered, own)[colluders:]
+
+
+def by_presence(victims: Victims, rounds: Sequence[Array]) -> list[tuple[Victims, list[int]]]:
+    """The victims by which rounds they were in; of the rounds everybody's budgets are given.
+
+    Whoever has a budget may have been wherever it is found; whoever was in no other rounds than somebody bolder is
+    taken together with them. If nobody had any of the victims' budgets, they are anybody with no more, anywhere.
+    """
+    different = np.unique(np.concatenate(rounds))[::-1]
+    some = different[(different >= victims.timidest) & (different <= victims.boldest)]
+    if not some.size:
+        return [(victims, list(range(len(rounds))))]
+    # Budgets x rounds, the boldest first.
+    present = np.stack([np.isin(some, budgets) for budgets in rounds], axis=1)
+    patterns, first, kind = np.unique(present, axis=0, return_index=True, return_inverse=True)
+    found: list[tuple[NDArray[np.bool_], Victims]] = []
+    for number in np.argsort(first).tolist():
+        pattern, timidest = patterns[number], float(some[kind.reshape(-1) == number].min())
+        covering = next((k for k, (more, _) in enumerate(found) if (pattern <= more).all()), None)
+        if covering is None:
+            found.append((pattern, Victims(float(some[first[number]]), timidest)))
+        else:
+            more, bolder = found[covering]
+            found[covering] = more, Victims(bolder.boldest, min(bolder.timidest, timidest))
+    return [(group, np.flatnonzero(pattern).tolist()) for pattern, group in found]
 
 
 def worst_of(budgets: Array, figure: Callable[[Victims], float]) -> float:

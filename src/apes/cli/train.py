@@ -95,7 +95,8 @@ def _task(chosen: Choices, data_dir: Path | None) -> _Task:
 def _new_folder(path: Path, chosen: Choices, task: _Task) -> RunFolder | None:
     """A folder for the run, or None if not even its first round keeps within the target."""
     terms, people, dimensions = task.plan.terms, task.people, task.model.dimensions
-    accountant, budgets = terms.accountant(people.budgets.size, settled=True), terms.applied(people.budgets)
+    accountant = terms.accountant(people.budgets.size, settled=True, keep=True)
+    budgets = terms.applied(people.budgets)
     with display.working() as say:
         say("settling who takes part")
         cohorts = terms.cohorts(budgets, dimensions, terms.targets(budgets, people.targets))

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.cost import Cost
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import cover_of
 from apes.data.table.schema import Schema
 from apes.errors import ApesError, DataError, ParameterError

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
-from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.cost import MOST_ROUNDS, Cost
+from apes.accounting.exposure import Exposure
 from apes.accounting.personal import own_cohorts
 from apes.analyzer.calibrator import Calibrator
 from apes.budgets import read_column
@@ -47,7 +48,7 @@ class Terms:
         sparsifier: ``top-b``, ``random-b``, ``threshold`` or ``top-b-first``, for the S-APES frameworks.
         keep: Fraction of coordinates a sparsifier keeps, in (0, 1] (0.2; ``top-b-first``: 0.05); a threshold is set at
             (1 - keep) C.
-        rounds: Rounds of training T, at least 1.
+        rounds: Rounds of training T, in [1, 1000000].
         delta: Delta of the certified central guarantee, in [1e-100, 0.5] (default 1 / 10 n).
         target_epsilon: No round takes place after which the certified epsilon of a user would exceed it. Or everybody
             has an own one, and whoever would exceed it is left out of further rounds: ``own:FACTOR``, so many times the
@@ -70,7 +71,7 @@ class Terms:
     def __post_init__(self) -> None:
         one_of("framework", self.framework, list(FRAMEWORKS))
         positive("clip", self.clip)
-        whole("rounds", self.rounds, 1)
+        whole("rounds", self.rounds, 1, MOST_ROUNDS)
         if self.cap is not None:
             positive("cap", self.cap)
         if self.kind.sparsifier is None:
@@ -187,11 +188,14 @@ class Terms:
         """Delta of the certified central guarantee, for so many users."""
         return 1 / (10 * users) if self.delta is None else self.delta
 
-    def accountant(self, users: int, *, settled: bool, limit: Cost | None = None) -> Accountant:
-        """The gate of a run under these terms, for about so many users; ``settled`` and ``limit`` as for Accountant."""
-        delta = self.central_delta(users)
-        target = None if isinstance(self.target_epsilon, str) else self.target_epsilon
-        return Accountant(delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit)
+    def accountant(self, users: int, *, settled: bool, limit: Cost | None = None, keep: bool = False) -> Accountant:
+        """The gate of a run under these terms, for about so many users; ``keep``: whether they keep their budgets."""
+        target, delta = None if isinstance(self.target_epsilon, str) else self.target_epsilon, self.central_delta(users)
+        # What a target allows is a limit itself.
+        limit = limit if target is None else None
+        return Accountant(
+            delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit, keep_budgets=keep
+        )
 
     def targets(self, budgets: F64, brought: ArrayLike | None = None) -> F64 | None:
         """Everybody's own target, in the order of the users; None where there are none.

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from apes.accounting.exposure import Cost, Exposure
+from apes.accounting.cost import Cost
+from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerOptimizer, ServerState
 from apes.checks import exactly
@@ -115,7 +116,9 @@ class Run:
         resume: Progress | None = None,
     ) -> None:
         self._terms, self._schedule, self._model, self._test = terms, schedule, model, test
-        self._accountant = terms.accountant(users, settled=cohorts is not None, limit=limit)
+        # Who takes part is settled by budgets that people keep: those of a population.
+        is_settled = cohorts is not None
+        self._accountant = terms.accountant(users, settled=is_settled, limit=limit, keep=is_settled)
         self._cohorts, self._rounds = cohorts, terms.rounds if cohorts is None else len(cohorts)
         self._calibrator = terms.calibrator(schedule.calibration)
         self._optimizers: dict[str, ServerOptimizer] = {}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
-from apes.accounting.victims import Victims
 from apes.checks import exactly, offering, whole
 from apes.errors import BudgetExceeded
 from apes.features.feature_map import FeatureMap, mapped
@@ -51,10 +50,10 @@ class TrainingResult:
     def of_user(self, user: int) -> Guarantee:
         """The guarantee of one user, number ``user`` from 0: of the own budget in the own rounds."""
         own = float(self.budgets[whole("user", user, 0, self.budgets.size - 1)])
-        accountant = Accountant(self.guarantee.delta, expected_rounds=len(self.exposures), victims=Victims(own, own))
+        accountant = Accountant(self.guarantee.delta, expected_rounds=len(self.exposures), keep_budgets=True)
         for exposure in self.exposures[: self.rounds_by_user[user]]:
             accountant.record(exposure)
-        return accountant.guarantee
+        return accountant.guarantee.of(own)
 
     @property
     def accuracy(self) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from apes.accounting import Array, Whole
 from apes.accounting.certificate.blanket import HiddenPair, echo_law, echo_probabilities, hidden_pair, table_error
 from apes.accounting.certificate.divergence import excess
-from apes.checks import positive, whole
+from apes.checks import whole, within
 from apes.errors import ParameterError
 from apes.mathematics.search import bisect
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -133,7 +133,8 @@ def shaped_curve(
         others, counts = _grouped(others)
     echoes, masses = echo_law(echo_probabilities(others, shape, levels), counts)
     eta = 0.0 if levels is None else table_error(budget)
-    pair = hidden_pair(max(budget, SMALLEST_BUDGET), shape, levels)
+    # Where only the local guarantee is left, the pair is not looked at.
+    pair = hidden_pair(min(max(budget, SMALLEST_BUDGET), LARGEST_BUDGET), shape, levels)
     return HidingCurve(budget, pair, echoes + 1, masses, eta)
 
 
@@ -156,7 +157,7 @@ def check_levels(levels: int | None) -> int | None:
 
 def check_delta(delta: float, name: str = "delta") -> float:
     """Return delta as a float if it lies in (0, 1), else raise."""
-    number = positive(name, delta)
-    if not number < 1:
+    number = within(name, delta, 0, 1)
+    if not 0 < number < 1:
         raise ParameterError(f"{name} must be in (0, 1), got {delta!r}")
     return number

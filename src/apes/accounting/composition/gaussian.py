@@ -23,6 +23,8 @@ _STEPS = 60
 _LOG_UNITS = 32
 # Beyond it exp(t) leaves the range of floating point.
 _LARGEST = 690.0
+# What is certified here holds beyond it, where rounding would drown everything.
+_FARTHEST = 1e12
 # A curve that this shift does not cover, no shift does: g_c is 1 in floating point there.
 _WIDEST = 1e3
 
@@ -31,7 +33,10 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """Upper bound of g_mu(epsilon), epsilon in nats and not negative."""
     if mu == 0 or not math.isfinite(mu):
         return float(mu != 0)
-    return float(_bounds(mu, np.array([epsilon]))[1][0])
+    # Far out of range what cannot be computed is not a number: nothing is known then.
+    with np.errstate(over="ignore", invalid="ignore"):
+        delta = float(_bounds(mu, np.array([min(epsilon, _FARTHEST)]))[1][0])
+    return delta if delta <= 1 else 1.0
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -40,10 +45,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     >>> round(gaussian_epsilon(1.0, 1e-5), 3)
     4.377
     """
-    if mu == 0:
-        return 0.0
     if not (delta > 0 and math.isfinite(mu)):
         return math.inf
+    if mu == 0:
+        return 0.0
 
     def is_safe(epsilon: float) -> bool:
         return gaussian_delta(mu, epsilon) <= delta

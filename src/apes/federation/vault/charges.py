@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from apes.accounting.exposure import Cost
+from apes.accounting.cost import Cost
 
 
 class Charge(NamedTuple):

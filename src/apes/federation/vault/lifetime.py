@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.exact import SMALLEST_DELTA
-from apes.accounting.exposure import Cost
+from apes.accounting.cost import Cost
 from apes.accounting.victims import Victims
 from apes.checks import positive, within
 from apes.federation.terms import FederationTerms
@@ -53,7 +53,6 @@ class Lifetime:
         if np.unique(budgets).size > _MOST_BUDGETS:
             steps = np.geomspace(taken.smallest_budget, taken.largest_budget, _MOST_BUDGETS)
             budgets = steps[np.searchsorted(steps, budgets)]
-        worst, known = terms.worst, {}
-        for own in np.unique(budgets).tolist():
-            known[own] = Accountant(self.delta, expected_rounds=_ROUNDS, victims=Victims(own)).cost(worst)
+        accountant, worst = Accountant(self.delta, expected_rounds=_ROUNDS), terms.worst
+        known = {own: accountant.cost(worst, Victims(own)) for own in np.unique(budgets).tolist()}
         return [known[own] for own in budgets.tolist()]

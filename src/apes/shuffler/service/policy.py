@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.accounting.composition.exact import SMALLEST_DELTA
+from apes.accounting.cost import MOST_ROUNDS
 from apes.checks import hex_names, positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -59,7 +60,7 @@ class Policy(Limits):
         super().__post_init__()
         hex_names("terms", (self.terms,), TERMS_BYTES)
         hex_names("runs", self.runs, RUN_BYTES)
-        whole("rounds", self.rounds, 1, 2**32 - 1)
+        whole("rounds", self.rounds, 1, MOST_ROUNDS)
         whole("dimensions", self.dimensions, 1, 2**31)
         whole("levels", self.levels, 2, MAX_LEVELS)
         whole("charged", self.charged, 1, self.dimensions)
