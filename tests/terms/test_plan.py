@@ -14,7 +14,7 @@ from apes.terms.plan import schedule_digest
     ("choice", "said"),
     [
         ({"framework": "ape"}, r"framework must be one of .*'ape'"),
-        ({"rounds": 0}, r"rounds must be in \[1, inf\), got 0"),
+        ({"rounds": 0}, r"rounds must be in \[1, 1000000\], got 0"),
         ({"clip": 0.0}, r"clip must be in \(0, inf\), got 0.0"),
         ({"clip": float("nan")}, r"clip must be in \(0, inf\), got nan"),
         ({"clip": float("inf")}, r"clip must be in \(0, inf\), got inf"),

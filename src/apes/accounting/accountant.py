@@ -20,8 +20,7 @@ from apes.accounting.victims import EVERYBODY, Victims, by_presence, worst_of
 from apes.checks import exactly, positive, truth, unused, whole, within
 from apes.errors import BudgetExceeded, ParameterError
 
-# How many times the expected rounds a filter has room for.
-_RESERVE = 100
+_RESERVE = 100  # times the expected rounds that a filter has room for
 _UNLIMITED = "who took part was chosen on the way and no target was set, and only a limit is a guarantee then"
 _BEYOND = "more was released than the limit allows, and a filter that let it pass guarantees nothing"
 
@@ -114,10 +113,9 @@ class Accountant:
     def cost(self, exposure: Exposure, victims: Victims | None = None) -> Cost:
         """What one such round costs anybody, or those victims."""
         exactly("exposure", exposure, Exposure)
-        # Per use of a curve, so that all uses of the rounds stay below what is set aside. Where nothing is settled,
-        # there may be more of them than expected; but below about 1e-16 curves are loose.
-        reserve = 1 if self.settled else _RESERVE
-        delta_0 = cover_of(self.delta) / (reserve * self._expected * max(exposure.uses))
+        # So that all uses of all rounds stay below what is set aside. Below about 1e-16 curves are loose.
+        rounds = self._expected if self.settled else _RESERVE * self._expected
+        delta_0 = cover_of(self.delta) / (rounds * max(exposure.uses))
         return exposure.cost(delta_0, self._colluders, victims)
 
     def charge(self, exposure: Exposure, rounds: int = 1) -> float:
@@ -206,8 +204,7 @@ class Accountant:
 
     def _with(self, exposure: Exposure, rounds: int) -> Counter[str]:
         """Rounds by the name of their curves, with these added."""
-        name = f"{exposure.budgets_sha256} {exposure.form}"
-        self._kinds[name] = exposure
+        self._kinds[name := f"{exposure.budgets_sha256} {exposure.form}"] = exposure
         return self._rounds + Counter({name: rounds})
 
     def _epsilon(self, rounds: Counter[str], spent: Cost, victims: Victims | None = None) -> float:
@@ -237,8 +234,7 @@ class Accountant:
 
 def _allowed(target: float, delta: float) -> Cost:
     """What a filter for the target may spend."""
-    cover = cover_of(delta)
-    return Cost((largest_mu(target, delta - 2 * cover) * (1 - 1e-8)) ** 2, cover)
+    return Cost((largest_mu(target, delta - 2 * cover_of(delta)) * (1 - 1e-8)) ** 2, cover_of(delta))
 
 
 def _checked(limit: Cost | None, delta: float) -> Cost | None:
