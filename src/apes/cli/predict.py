@@ -54,13 +54,18 @@ def _opened(folder: RunFolder, table: Path) -> tuple[Trained, F32]:
     weights, schema = folder.weights(), folder.schema
     if schema is None:
         simulation = Choices.of(dict(folder.config["choices"])).simulation
-        rows = scaled_images(_images(table), simulation.normalise)
-        return Trained(_fitting(LogisticRegression(rows.shape[1], CLASSES), weights, table), weights), rows
+        rows, map_ = scaled_images(_images(table), simulation.normalise), simulation.feature_map()
+        try:
+            seen = rows[:1] if map_ is None else map_(rows[:1])
+        except ParameterError as error:
+            raise DataError(f"{table} does not fit the run: {error}") from None
+        model = _fitting(LogisticRegression(seen.shape[1], CLASSES), weights, table)
+        return Trained(model, weights, features=map_), rows
     with display.steps(f"reading {escape(table.name)}", "read") as progress:
         rows = encode_table(table, schema, progress)
     classes, features = len(schema.classes), rows.shape[1]
-    model: Model = LinearRegression(features) if schema.target else LogisticRegression(features, classes)
-    return Trained(_fitting(model, weights, folder.path), weights, schema), rows
+    linear: Model = LinearRegression(features) if schema.target else LogisticRegression(features, classes)
+    return Trained(_fitting(linear, weights, folder.path), weights, schema), rows
 
 
 def _images(path: Path) -> U8 | F32:
