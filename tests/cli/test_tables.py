@@ -328,7 +328,11 @@ def test_bad_choices_are_one_line_and_nothing_is_written(more, words, here):
         (["train", "--user-column", "who"], "user_column must be left out: data names no table"),
         (["train", "--bounds", "0:1"], "bounds must be left out: data names no table"),
         (["train", "--data", "none"], "data must be one of digits"),
-        (["federation", "init", "trial", "--devices", "5", "--data", "people.csv"], "data must be one of digits"),
+        (
+            ["federation", "init", "trial", "--devices", "5", "--data", "people.csv"],
+            "user_column must name a column of",
+        ),
+        (["federation", "init", "trial", "--devices", "5", "--data", "none"], "data must be one of digits"),
         (["predict", "none", "people.csv", "--out", "p.csv"], "none holds no run"),
     ],
 )

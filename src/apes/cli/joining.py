@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from apes.checks import unused
 from apes.cli import display, shared
-from apes.cli.options import PAPER, Choices, make_choices, with_choices
+from apes.cli.options import PAPER, Choices, make_choices, names_table, with_choices
 from apes.cli.subjects import subjects
 from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
@@ -30,8 +30,6 @@ Model = Annotated[
 ]
 # What an installed model has of its own.
 _OF_BUILT_IN = ("update", "local_epochs", "local_learning_rate", "mu")
-# Without it there is no own table.
-_TABLE = "user_column"
 
 
 @with_choices
@@ -56,7 +54,7 @@ def init_command(
 
     if (devices is None) == (silos is None):
         raise ParameterError(f"devices or silos must be given, one of them; got {devices!r} and {silos!r}")
-    if devices is not None and _TABLE not in choices and choices.setdefault("users", devices) != devices:
+    if devices is not None and not names_table(choices) and choices.setdefault("users", devices) != devices:
         raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
     chosen = _chosen(choices, model)
     subject, people = _subject(chosen, data_dir)
@@ -94,7 +92,7 @@ def invite_command(
     from apes.federation.trial.setup import task_of
     from apes.shuffler.service.policy import Limits
 
-    if _TABLE in choices and not {"budgets", "budget_column"} & choices.keys():
+    if names_table(choices) and not {"budgets", "budget_column"} & choices.keys():
         # Nobody's budgets are looked at before they join.
         choices["budgets"] = "constant:1"
     chosen = _chosen(choices, model)

@@ -137,7 +137,7 @@ def make_choices(
         unused({"plan": plan}, "a run that is resumed has its own choices")
     if plan is not None:
         rest = rest | _of_file(plan, choices.get("data", _FIELDS["data"].default))
-    if _names_table(choices):
+    if names_table(choices):
         rest = {name: value for name, value in rest.items() if name in _OF_TABLES}
     choices = rest | choices
     if "levels" in choices:
@@ -146,7 +146,7 @@ def make_choices(
         choices |= {"target_epsilon": float(choices["target_epsilon"])} if "target_epsilon" in choices else {}
     if not tables:
         one_of("data", choices.get("data", Simulation.data), NAMES)
-    if _names_table(choices):
+    if names_table(choices):
         # A resumed run may be in another folder.
         choices["data"] = str(Path(choices["data"]).resolve())
         choices |= {"bounds": absolute(choices["bounds"])} if "bounds" in choices else {}
@@ -172,13 +172,14 @@ def _of_file(path: Path, data: str) -> dict[str, Any]:
     return dict(found.choices)
 
 
-def _names_table(choices: Mapping[str, Any]) -> bool:
+def names_table(choices: Mapping[str, Any]) -> bool:
+    """Whether the data are an own table."""
     return "data" in choices and choices["data"] not in NAMES and is_table(choices["data"])
 
 
 def _kind_of_people(choices: Mapping[str, Any]) -> type[Simulation] | type[OwnTable]:
     """Whether people are made up or stand in a table; refuses what would do nothing for them."""
-    is_own = _names_table(choices)
+    is_own = names_table(choices)
     kind: type[Simulation] | type[OwnTable] = OwnTable if is_own else Simulation
     why = "the table says whose its rows are" if is_own else "data names no table (a .csv, .parquet or .npz file)"
     taken = {field.name for part in (kind, Plan) for field in fields(part)}

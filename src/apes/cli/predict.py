@@ -63,8 +63,8 @@ def _opened(folder: RunFolder, table: Path) -> tuple[Trained, F32]:
     with display.steps(f"reading {escape(table.name)}", "read") as progress:
         rows = encode_table(table, schema, progress)
     classes, features = len(schema.classes), rows.shape[1]
-    model: Model = LinearRegression(features) if schema.target else LogisticRegression(features, classes)
-    return Trained(_fitting(model, weights, folder.path), weights, schema), rows
+    linear: Model = LinearRegression(features) if schema.target else LogisticRegression(features, classes)
+    return Trained(_fitting(linear, weights, folder.path), weights, schema), rows
 
 
 def _images(path: Path) -> U8 | F32:
