@@ -251,7 +251,7 @@ def test_it_is_made_only_when_asked_for():
 @pytest.mark.slow
 def test_quick_from_end_to_end(tmp_path, small_digits, monkeypatch):
     """The coarse version: every way keeps to its targets, and the page is about nothing but what was run."""
-    setting, workshop = replace(quick("digits"), rounds=2), Workshop(tmp_path, None)
+    setting, workshop = replace(quick("digits"), users=1_500, rounds=2), Workshop(tmp_path, None)
     monkeypatch.setattr(workshop, "dataset", lambda name, normalise: small_digits)
     work([FRONTIER], setting, workshop, lambda done, total, what: None)
     result = write(FRONTIER, setting, workshop, tmp_path, "apes reproduce frontier --quick")
@@ -262,7 +262,7 @@ def test_quick_from_end_to_end(tmp_path, small_digits, monkeypatch):
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
     page = markdown({"frontier": result}, ".", 1.0)
     assert page.startswith("# Beyond the paper")
-    assert "1,000 users with 3 images of digits each" in page
+    assert "1,500 users with 2 images of digits each" in page
     assert "does not agree with itself" not in page
     assert json.loads((tmp_path / "frontier.json").read_text())["figures"]["targets"] == [1.0, 8.0]
 

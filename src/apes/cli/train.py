@@ -56,8 +56,7 @@ def train_command(
     task = _task(chosen, data_dir)
     plan, folder = task.plan, earlier if out is None else _new_folder(out, chosen, task)
     reached, began = None if folder is None else folder.load(), time.perf_counter()
-    done = 0 if reached is None else reached.rounds
-    with display.training_rounds(plan.framework, plan.terms.rounds, done) as show:
+    with display.training_rounds(plan.framework, plan.terms.rounds, reached.rounds if reached else 0) as show:
 
         def after_round(progress: Progress) -> None:
             if folder is not None:

@@ -17,8 +17,8 @@ class Published:
     dimensions: int
 
 
-_PER_IMAGE = "one image, which is all a user has; shuffle model"
-_PER_ROUND = "one user, for a single round; shuffle model"
+_PER_IMAGE = "one image, all that a user has; shuffle model"
+_PER_ROUND = "one user, one round; shuffle model"
 ON_MNIST = (
     Published("CLDP-SGD", 76.7, 5.0, _PER_IMAGE, 60_000, 13_170),
     Published("CLDP-SGD", 87.9, 10.0, _PER_IMAGE, 60_000, 13_170),

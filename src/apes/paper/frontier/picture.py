@@ -28,6 +28,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     AS_PUBLISHED: {"color": SAND, "linewidth": 1.5, "marker": "D", "markersize": 5},
 }
 _TICKS = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64)
+_HIGH, _FAR = 79.0, 16.0
 
 
 def draw(figures: dict[str, Any]) -> Figure:
@@ -42,6 +43,9 @@ def draw(figures: dict[str, Any]) -> Figure:
     for point in figures["published"]:
         _mark(axes, point)
     log_ticks(axes, _TICKS)
+    # Room for labels.
+    low, high = axes.get_ylim()
+    axes.set_ylim(low - 0.06 * (high - low), min(high + 0.06 * (high - low), 100.5))
     axes.set(xlabel=f"epsilon of the whole training, a user, delta {figures['delta']:g}", ylabel="test accuracy (%)")
     axes.set_title(f"{figures['data']}, {figures['users']:,} users: certified, but for the published points")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
@@ -49,8 +53,13 @@ def draw(figures: dict[str, Any]) -> Figure:
 
 
 def _mark(axes: Axes, point: dict[str, Any]) -> None:
-    """A published point with its name and unit."""
-    axes.plot([point["epsilon"]], [point["accuracy"]], "*", color=SAND, markersize=13, zorder=5, markeredgecolor=BROWN)
-    words = f"{point['name']}\n{point['unit'].split(';')[0].split(',')[0]}, n {point['users']:,}"
-    place, beside = (point["epsilon"], point["accuracy"]), (8, -4)
-    axes.annotate(words, place, beside, textcoords="offset points", fontsize=7.5, va="top")
+    """A published point with its name, what it hides, and among how many."""
+    place = point["epsilon"], point["accuracy"]
+    axes.plot(*place, "*", color=SAND, markersize=13, zorder=5, markeredgecolor=BROWN)
+    hidden = point["unit"].split(";")[0]
+    words = f"{point['name']}\n{hidden}; n {point['users']:,}"
+    is_high, is_far = point["accuracy"] > _HIGH, point["epsilon"] > _FAR
+    # Where there is room: the low ones' words below them, those of the far ones towards the middle.
+    beside = (-8 if is_far else 8, 4 if is_high else -4)
+    style: dict[str, Any] = {"ha": "right" if is_far else "left", "va": "bottom" if is_high else "top"}
+    axes.annotate(words, place, beside, textcoords="offset points", fontsize=7.5, **style)
