@@ -19,8 +19,8 @@ from apes.checks import positive, within
 from apes.federation.terms import FederationTerms
 
 # Nobody knows how many rounds a life has, nor how many coordinates; so every round leaves the same part of delta
-# uncovered, whatever its coordinates are. The accountant has room for a thousand times as many: for a million rounds.
-_ROUNDS = 1000
+# uncovered, whatever its coordinates are. A filter has room for a hundred times as many: for a million rounds.
+_ROUNDS = 10_000
 # A certificate takes half a second, and a silo may have thousands of budgets.
 _MOST_BUDGETS = 32
 
@@ -53,6 +53,6 @@ class Lifetime:
         if np.unique(budgets).size > _MOST_BUDGETS:
             steps = np.geomspace(taken.smallest_budget, taken.largest_budget, _MOST_BUDGETS)
             budgets = steps[np.searchsorted(steps, budgets)]
-        accountant, worst = Accountant(self.delta, expected_rounds=_ROUNDS), terms.worst
+        accountant, worst = Accountant(self.delta, expected_rounds=_ROUNDS, settled=False), terms.worst
         known = {own: accountant.cost(worst, Victims(own)) for own in np.unique(budgets).tolist()}
         return [known[own] for own in budgets.tolist()]
