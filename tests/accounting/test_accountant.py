@@ -99,7 +99,7 @@ def test_what_was_spent_is_no_guarantee_where_rounds_were_chosen():
 def test_a_limit_of_rounds_at_the_worst():
     """So many rounds, none of them worse than one: that is a limit too."""
     worst = of(np.full(50, 1.0))
-    limit = _accountant().cost(worst).times(3)
+    limit = _accountant(settled=False).cost(worst).times(3)
     limited = _accountant(settled=False, limit=limit)
     assert limited.allows(worst, 3)
     assert not limited.allows(worst, 4)
@@ -113,7 +113,7 @@ def test_a_limit_of_rounds_at_the_worst():
 
 def test_a_limit_caps_both_parts_of_a_cost():
     """The sum of mu^2, and the sum of what is left uncovered: three rounds of the one, four of the other."""
-    one = _accountant().cost(EVERYBODY)
+    one = _accountant(settled=False).cost(EVERYBODY)
     for limit in (Cost(3.5 * one.mu_squared, 4.5 * one.delta), Cost(4.5 * one.mu_squared, 3.5 * one.delta)):
         limited = _accountant(settled=False, limit=limit)
         limited.charge(EVERYBODY, 3)

@@ -20,7 +20,7 @@ def accountant(**changes):
 class TestLimit:
     """What was set is kept, without being told so twice."""
 
-    limit = accountant().cost(EXPOSURE).times(2)
+    limit = accountant(settled=False).cost(EXPOSURE).times(2)
 
     def test_it_is_kept(self):
         limited = accountant(limit=self.limit)
@@ -32,7 +32,7 @@ class TestLimit:
         assert limited.guarantee.epsilon == self.limit.epsilon(1e-5)
 
     def test_it_is_kept_also_where_all_was_settled(self):
-        limited = accountant(limit=self.limit, settled=True)
+        limited = accountant(limit=accountant(settled=True).cost(EXPOSURE).times(2), settled=True)
         limited.charge(EXPOSURE, 2)
         assert not limited.allows(EXPOSURE)
         assert not limited.guarantee.is_adaptive
@@ -149,10 +149,10 @@ def at_once(work, threads=8):
 
 @pytest.mark.usefixtures("eager")
 def test_no_charge_is_lost_and_none_is_one_too_many():
-    cost = accountant().cost(EXPOSURE)
+    cost = accountant(settled=False).cost(EXPOSURE)
     for _ in range(20):
         free, limited = accountant(), accountant(limit=cost.times(3))
         assert at_once(lambda free=free: free.charge(EXPOSURE)) == [True] * 8
-        assert (free.rounds, free.spent.mu_squared) == (8, pytest.approx(8 * cost.mu_squared))
+        assert (free.rounds, free.spent.mu_squared) == (8, pytest.approx(8 * cost.mu_squared, rel=1e-3))
         assert sum(at_once(lambda limited=limited: limited.charge(EXPOSURE))) == limited.rounds == 3
         assert limited.guarantee.why_not_certified is None
