@@ -95,9 +95,9 @@ def test_epsilon_and_the_largest_mu_are_inverses():
 
 
 def test_where_there_is_nothing_to_find():
-    assert gaussian_delta(0.0, 0.0) == gaussian_epsilon(0.0, 0.1) == 0
+    assert gaussian_delta(0.0, 0.0) == gaussian_epsilon(0.0, 0.0) == gaussian_epsilon(0.0, 0.1) == 0
     assert gaussian_delta(math.inf, 5.0) == gaussian_delta(math.nan, 5.0) == 1
-    for mu, delta in ((0.0, 0.0), (1.0, 0.0), (1.0, -1e-9), (1.0, math.nan), (math.inf, 0.1), (math.nan, 0.1)):
+    for mu, delta in ((0.0, -1e-9), (1.0, 0.0), (1.0, -1e-9), (1.0, math.nan), (math.inf, 0.1), (math.nan, 0.1)):
         assert gaussian_epsilon(mu, delta) == math.inf
     assert gaussian_epsilon(0.1, 0.5) == 0
 

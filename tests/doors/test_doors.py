@@ -428,7 +428,7 @@ class TestTrainingLoop:
         assert sorted(found) == sorted(one_by_one(updates, budgets).tobytes() for _ in range(8))
 
     def test_people_have_no_targets_of_their_own(self):
-        with pytest.raises(apes.ParameterError, match="target_epsilon must be a number here"):
+        with pytest.raises(apes.ParameterError, match="target_epsilon must be a number: whose vectors come"):
             apes.PrivateMean(apes.Terms(clip=1.0, target_epsilon="own:2"), 3)
 
     def test_says_why_nothing_is_certified(self):

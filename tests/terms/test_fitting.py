@@ -27,10 +27,10 @@ def test_all_rounds_together_spend_the_target(users, law, target):
     plan = fitted(Plan(target_epsilon=target, delta=1e-5), budgets, model)
     epsilon = total(plan, budgets, model.dimensions)
     assert epsilon <= target
-    # It is not bought by a clip bound larger than it has to be.
+    # It is not bought by a clip bound larger than it has to be; beyond sqrt(d) a smaller one would change nothing.
     bolder = replace(plan, clip=0.97 * plan.clip)
     ratio = plan.norm / plan.clip
-    assert ratio == pytest.approx(63**0.5) or total(bolder, budgets, model.dimensions) > target
+    assert ratio == pytest.approx(63**0.5, rel=0.03) or total(bolder, budgets, model.dimensions) > target
     assert (plan.rounds, plan.norm, plan.target_epsilon) == (ROUNDS, NORM, target)
 
 

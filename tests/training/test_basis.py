@@ -128,9 +128,9 @@ def test_all_planned_rounds_count(run):
     whole = json.loads(account(run, "--json")[1])["certified"]
     assert whole["epsilon"] > whole["epsilon_by_round"][-1]
     budgets = np.load(next((run / "budgets").iterdir()))
-    assert whole["epsilon"] == pytest.approx(
-        apes.certify(budgets, delta=1e-4, dimensions=7850, rounds=3).epsilon, rel=1e-3
-    )
+    line = json.loads((run / "exposures.jsonl").read_text().splitlines()[0])
+    form = {name: line[name] for name in ("dimensions", "levels")}
+    assert whole["epsilon"] == pytest.approx(apes.certify(budgets, delta=1e-4, rounds=3, **form).epsilon, rel=1e-3)
 
 
 class TestCohorts:

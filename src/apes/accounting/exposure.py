@@ -48,7 +48,7 @@ class Exposure:
         round: Number of the round from 1; 0 where it has none.
         dimensions: Coordinates of a report, each perturbed under the whole of its user's budget; 0 for ``charged``.
         mechanism: Short name.
-        clip: C, per coordinate, in (0, inf).
+        clip: C, per coordinate, in (0, inf); infinite where nothing is clipped, and nothing certified.
         shuffled: Whether reports of a coordinate were permuted (or counted) across users.
         sparsifier: ``top-b``, ``random-b``, ``threshold``, ``top-b-first`` or None.
         why_not_certified: Why no central guarantee covers it, or None.

@@ -6,7 +6,7 @@ not charged first.
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,8 +61,9 @@ class Identity:
 
     def check(self, other: "Identity") -> None:
         """Raise unless the other is the same, and say what is not."""
-        # People first: terms that are fitted to them change with them.
-        for name, mine in reversed(asdict(self).items()):
+        # People first, and the basis last: what is fitted to others changes with them.
+        for name in ("people", "schedule", "terms", "basis"):
+            mine = getattr(self, name)
             theirs, what = str(getattr(other, name)), "people (data or budgets)" if name == "people" else name
             if mine != theirs:
                 theirs_only, own = (

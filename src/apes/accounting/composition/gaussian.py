@@ -45,7 +45,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     >>> round(gaussian_epsilon(1.0, 1e-5), 3)
     4.377
     """
-    if not (delta > 0 and math.isfinite(mu)):
+    if not ((delta > 0 or mu == delta == 0) and math.isfinite(mu)):
         return math.inf
     if mu == 0:
         return 0.0
