@@ -82,7 +82,7 @@ def _accuracies(figures: Figures) -> Table:
         "here. All others show nobody anything but shuffled reports."
     )
     title = f"Accuracy (%) at a certified epsilon of the whole training, delta {figures['delta']:g}"
-    return Table(title, ["", *(f"{target:g}" for target in figures["targets"])], rows, note)
+    return Table(title, ["way", *(f"{target:g}" for target in figures["targets"])], rows, note)
 
 
 def _settled(figures: Figures) -> Table:
@@ -96,7 +96,7 @@ def _settled(figures: Figures) -> Table:
         "Rounds, and the cap on local budgets where there is one. Rounds, norm, clip bound and share to keep were "
         "fixed on the embedded digits; caps follow from the budgets, which are public."
     )
-    return Table("Rounds and caps", ["", "d", *(f"{target:g}" for target in figures["targets"])], rows, note)
+    return Table("Rounds and caps", ["way", "d", *(f"{target:g}" for target in figures["targets"])], rows, note)
 
 
 def _others(figures: Figures) -> Table:
@@ -105,7 +105,7 @@ def _others(figures: Figures) -> Table:
         for p in figures["published"]
     ]
     note = "As their authors print them. Another unit of privacy is another promise: figures do not compare as such."
-    return Table("Published on MNIST", ["", "accuracy (%)", "epsilon", "what is hidden", "n", "d"], rows, note)
+    return Table("Published on MNIST", ["by", "accuracy (%)", "epsilon", "what is hidden", "n", "d"], rows, note)
 
 
 def _caption(figures: Figures) -> str:
