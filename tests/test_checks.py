@@ -64,7 +64,12 @@ def test_whole_returns_an_int(value):
     assert type(whole("levels", value, 2, 256)) is int
 
 
-@pytest.mark.parametrize("value", [1, 257, -3, np.int64(1), 10**30])
+def test_whole_does_not_print_numbers_that_nobody_can_read():
+    with pytest.raises(ParameterError, match=r"^levels must be in \[2, 256\], got a number of 100 bits$"):
+        whole("levels", 10**30, 2, 256)
+
+
+@pytest.mark.parametrize("value", [1, 257, -3, np.int64(1)])
 def test_whole_refuses_numbers_outside(value):
     with pytest.raises(ParameterError, match=rf"^levels must be in \[2, 256\], got {re.escape(repr(value))}$"):
         whole("levels", value, 2, 256)
