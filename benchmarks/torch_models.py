@@ -89,9 +89,18 @@ def measure(dataset: apes.Dataset, trial: Trial, options: argparse.Namespace) ->
     chosen = {"rounds": options.rounds, "clip": clip, "norm": norm, "learning_rate": step, "momentum": 0.8}
     plan = apes.Plan(framework="apes", delta=_DELTA, target_epsilon=options.epsilon, seed=options.seed, **chosen)
     console.print(f"{trial.name}: d = {trial.model.dimensions:,}, clip {clip:.4f}, {options.users:,} users ...")
-    run = apes.train(trial.model, people, plan, features=trial.features, after_round=_say)
+    kept: list[apes.Progress] = []
+
+    def after_round(progress: apes.Progress) -> None:
+        kept.append(progress)
+        _say(progress)
+
+    run = apes.train(trial.model, people, plan, features=trial.features, after_round=after_round)
+    # From before the last round: what a killed run does when it goes on.
+    again = apes.train(trial.model, people, plan, features=trial.features, resume=kept[-2]) if kept[1:] else run
     seconds = sorted(each.seconds for each in run.metrics)[len(run.metrics) // 2]
     figures = {"accuracy": run.accuracy, "epsilon": run.guarantee.epsilon, "seconds_per_round": seconds}
+    figures["resumes_bit_for_bit"] = again.model_sha256 == run.model_sha256
     return {"name": trial.name, "dimensions": trial.model.dimensions, **figures, "rounds": len(run.metrics), **chosen}
 
 

@@ -27,7 +27,7 @@ from benchmarks.flower_round import PER_USER, data_of, gradient, people_of, seco
 from benchmarks.torch_models import cnn
 
 _FEW, _REPEATS = 100, 3
-console = Console(stderr=True)
+console = Console(stderr=True, width=110)
 
 
 class Taken(NamedTuple):

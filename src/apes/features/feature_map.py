@@ -67,7 +67,10 @@ class _MappedPopulation:
 
 
 def _checked(features: FeatureMap, rows: NDArray[Any]) -> F32:
-    out, name = features(rows), type(features).__name__
+    # Read-only: a map that works in place would change the users' own rows.
+    given = rows.view()
+    given.flags.writeable = False
+    out, name = features(given), type(features).__name__
     if not isinstance(out, np.ndarray) or out.dtype != np.float32 or out.ndim < 2 or len(out) != len(rows):
         got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise ParameterError(f"{name} must return {len(rows)} float32 rows, got {got}")

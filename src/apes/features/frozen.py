@@ -1,32 +1,36 @@
 """A frozen torch module as a feature map, so that only a head on top of it is trained."""
 
-import copy
 import json
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import torch
+from torch.func import vmap
 
 from apes.checks import positive
 from apes.data.scale import ROW_NORM
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32
-from apes.torch_modules.bits import check_repeats, same_bits
-from apes.torch_modules.digest import module_digest
+from apes.torch_modules.bits import are_close, check_repeats, same_bits
+from apes.torch_modules.copies import copied
+from apes.torch_modules.digest import content_digest
 from apes.torch_modules.layers import check_layers, naming_the_layer
 from apes.torch_modules.one_thread import aligned, one_thread
 from apes.torch_modules.rows import checked_shape, shaped
+from apes.torch_modules.watch import Watch
 
 _ROWS_AT_ONCE = 64
+# Rows of a trial that go through alone, too.
+_ALONE = 3
 
 
 class Frozen:
     """A torch module in eval mode with all its parameters and buffers as they are: public, the same for everybody.
 
-    The module must not have been trained on the users' data. It is copied, and runs on the CPU; a row's features are
-    the same bits in whichever company, for which rows go through in batches of one size, or one by one where the
-    places of a batch differ.
+    The module must not have been trained on the users' data. It is copied, and runs on the CPU. It sees every row as a
+    batch of one, many at once by ``torch.func.vmap`` where that gives the same bits at every place, else one by one: so
+    no row can see another, and what a module would keep from one row for the next is refused.
 
     Args:
         module: Takes a batch of rows and returns a tensor with an entry per row, which is flattened.
@@ -39,21 +43,27 @@ class Frozen:
     ) -> None:
         if not isinstance(module, torch.nn.Module):
             raise ParameterError(f"module must be a torch.nn.Module, got {type(module).__name__}")
-        self._module = copy.deepcopy(module).eval().requires_grad_(False)
-        check_layers(self._module)
+        # Layers are looked at in the mode that they run in.
+        modes = {layer: layer.training for layer in module.modules()}
+        try:
+            check_layers(module.eval())
+        finally:
+            for layer, mode in modes.items():
+                layer.training = mode
+        self._module = copied(module, "module").eval().requires_grad_(False)
         self._input_shape, self._norm = checked_shape(input_shape), None if norm is None else positive("norm", norm)
         choices = {"input_shape": self._input_shape, "norm": self._norm}
-        self._digest = json.dumps(["frozen", choices | module_digest(self._module)], sort_keys=True)
+        self._digest = json.dumps(["frozen", choices | content_digest(self._module, "module")], sort_keys=True)
         self._rows_at_once: dict[tuple[int, ...], int] = {}
-        self._lock = Lock()
+        self._lock, self._watch = Lock(), Watch(module=self._module)
         if self._input_shape is not None:
             self(np.zeros((1, *self._input_shape), dtype=np.float32))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_watch")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=Lock())
+        vars(self).update(state, _lock=Lock(), _watch=Watch(module=state["_module"]))
 
     @property
     def digest(self) -> str:
@@ -63,21 +73,37 @@ class Frozen:
     def __call__(self, rows: F32) -> F32:
         """Features of some rows, one float32 row per row."""
         rows = shaped(rows, self._input_shape)
-        with one_thread(), torch.inference_mode():
+        with one_thread(), torch.no_grad():
             with self._lock:
                 if rows.shape[1:] not in self._rows_at_once:
                     self._rows_at_once[rows.shape[1:]] = self._try(rows.shape[1:])
             size = self._rows_at_once[rows.shape[1:]]
             starts = range(0, len(rows), size)
-            parts = [self._features(_batch(rows[start : start + size], size)) for start in starts]
+            parts = [self._watched(_batch(rows[start : start + size], size)) for start in starts]
             return np.asarray(torch.cat(parts)[: len(rows)].numpy())
 
-    def _features(self, rows: torch.Tensor) -> torch.Tensor:
-        outputs = self._module(rows)
-        if not isinstance(outputs, torch.Tensor) or outputs.ndim < 1 or len(outputs) != len(rows):
-            got = f"shape {tuple(outputs.shape)}" if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-            raise ParameterError(f"module must return a tensor with an entry per row, {len(rows)}, got {got}")
-        features = outputs.reshape(len(rows), -1).float()
+    def _watched(self, rows: torch.Tensor) -> torch.Tensor:
+        """Features of real rows: an error names the layer, and nothing may be kept of them."""
+        try:
+            found = self._features(self._module, rows)
+        except ParameterError:
+            raise
+        # A stranger's module may raise anything.
+        except Exception:
+            own = copied(self._module, "module")
+            with naming_the_layer(own):
+                found = self._features(own, rows)
+        self._watch.check()
+        return found
+
+    def _features(self, module: torch.nn.Module, rows: torch.Tensor) -> torch.Tensor:
+        def of_row(row: torch.Tensor) -> torch.Tensor:
+            # A copy: the module may work in place.
+            return _checked(module(row[None].clone()), 1).reshape(-1)
+
+        return self._scaled((vmap(of_row)(rows) if len(rows) > 1 else of_row(rows[0])[None]).float())
+
+    def _scaled(self, features: torch.Tensor) -> torch.Tensor:
         if self._norm is None:
             return features
         # In float64, so that squares do not overflow; a row of zeros stays one.
@@ -87,15 +113,38 @@ class Frozen:
     def _try(self, shape: tuple[int, ...]) -> int:
         """Rows to run at once: as many as are the same bits at every place; refuses a module that is no map of rows."""
         rows = torch.rand((_ROWS_AT_ONCE, *shape), generator=torch.Generator().manual_seed(1))
-        with naming_the_layer(self._module):
-            check_repeats(self._module, rows[:2])
-            expected = self._features(rows)
-            few = torch.cat([self._features(row) for row in rows[:3].split(1)])
-            if not torch.allclose(few, expected[:3], rtol=1e-3, atol=1e-4 * float(expected.abs().max())):
+        own = copied(self._module, "module")
+        watch = Watch(module=own)
+        with naming_the_layer(own):
+            check_repeats(own, rows[:2].clone())
+            alone = torch.cat([self._features(own, row) for row in rows[:_ALONE].split(1)])
+            together = _checked(own(rows[:_ALONE].clone()), _ALONE).reshape(_ALONE, -1).float()
+            if not torch.isfinite(together).all() or not together.shape[1]:
+                raise ParameterError(f"module must give finite features, got {together.flatten()[:3].tolist()}")
+            if not are_close(alone, self._scaled(together)):
                 raise ParameterError("module must treat each row by itself, got other features in other company")
+        watch.check()
+        return _ROWS_AT_ONCE if self._is_steady(own, rows, alone) else 1
+
+    def _is_steady(self, module: torch.nn.Module, rows: torch.Tensor, alone: torch.Tensor) -> bool:
+        """Whether many rows at once give what one gives, and the same bits at every place."""
+        try:
+            expected = self._features(module, rows)
             orders = torch.arange(_ROWS_AT_ONCE).roll(1), torch.arange(_ROWS_AT_ONCE).flip(0)
-            is_steady = all(same_bits(self._features(rows[order]), expected[order]) for order in orders)
-        return _ROWS_AT_ONCE if is_steady else 1
+            is_same = all(same_bits(self._features(module, rows[order]), expected[order]) for order in orders)
+        # What looks at its rows, to branch on them, say, cannot run on many at once.
+        except Exception:
+            return False
+        return is_same and are_close(alone, expected[:_ALONE])
+
+
+def _checked(outputs: Any, rows: int) -> torch.Tensor:
+    """What a module returned, if it has an entry of real numbers for each row."""
+    if not isinstance(outputs, torch.Tensor) or outputs.ndim < 1 or len(outputs) != rows or outputs.is_complex():
+        is_tensor = isinstance(outputs, torch.Tensor)
+        got = f"{outputs.dtype} of shape {tuple(outputs.shape)}" if is_tensor else type(outputs).__name__
+        raise ParameterError(f"module must return a tensor with an entry per row, {rows}, got {got}")
+    return outputs
 
 
 def _batch(rows: F32, size: int) -> torch.Tensor:

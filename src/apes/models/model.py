@@ -1,6 +1,6 @@
 """What a model has to offer to be trained; anybody's model may."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -69,13 +69,20 @@ def prepare_updates(model: Model, weights: F32, block: UserBlock, *, is_checked:
         prepared = prepare(weights, block)
         offering(f"{name}.prepare(...)", prepared, "coordinates")
         return _Checked(prepared, f"{name}.prepare", shape[0])
-    updates = model.updates(weights, block)
+    updates = model.updates(weights, _read_only(block))
     check_floats(f"{name}.updates", updates, shape, is_finite=False)
     with np.errstate(over="ignore"):
         updates = np.ascontiguousarray(updates, dtype=np.float32)
     if is_checked:
         finite(f"{name}.updates", updates)
     return WholeUpdates(updates)
+
+
+def _read_only(block: UserBlock) -> UserBlock:
+    """The same block, whose rows and labels a model that works in place cannot change."""
+    rows, labels = block.features.view(), block.labels.view()
+    rows.flags.writeable = labels.flags.writeable = False
+    return replace(block, features=rows, labels=labels)
 
 
 @dataclass(frozen=True, eq=False)

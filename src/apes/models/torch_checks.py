@@ -5,11 +5,12 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from torch.func import vmap
+from torch.nn import functional
 
 from apes.checks import finite
 from apes.errors import ParameterError
 from apes.models.logistic import FedProx
-from apes.models.torch_users import Parameters, RowLoss, Users
+from apes.models.torch_users import Loss, Parameters, RowLoss, Users
 from apes.torch_modules.layers import naming_the_layer
 
 
@@ -30,6 +31,23 @@ def trained(module: torch.nn.Module) -> Parameters:
     return found
 
 
+def check_loss(loss: Loss) -> None:
+    """Raise for what is not a loss, for one that would be trained itself, and for weights that would do nothing."""
+    if not callable(loss):
+        raise ParameterError(f"loss must be callable as loss(outputs, targets), got {type(loss).__name__}")
+    if isinstance(loss, torch.nn.Module) and any(value.requires_grad for value in loss.parameters()):
+        remedy = "put them into the module, or freeze them (loss.requires_grad_(False))"
+        raise ParameterError(f"loss must have no parameters to train, got {type(loss).__name__}: {remedy}")
+    weighted, names = getattr(loss, "keywords", {}), ("weight", "reduction")
+    if isinstance(loss, torch.nn.CrossEntropyLoss | torch.nn.NLLLoss):
+        weighted = {name: getattr(loss, name) for name in names}
+    elif getattr(loss, "func", None) not in (functional.cross_entropy, functional.nll_loss):
+        return
+    if weighted.get("weight") is not None and weighted.get("reduction", "mean") == "mean":
+        why = "the mean over a batch of one row divides by the row's own weight"
+        raise ParameterError(f"loss must have reduction='sum' with weights of classes, got 'mean': {why}")
+
+
 def check_row(
     row_loss: RowLoss, parameters: Parameters, shape: tuple[int, ...], is_class: bool, local: FedProx | None
 ) -> int:
@@ -38,6 +56,7 @@ def check_row(
     with naming_the_layer(row_loss.module):
         outputs = vmap(lambda each: row_loss.outputs(parameters, each))(row[0])[0]
         _check_outputs(tuple(outputs.shape), is_class)
+    with naming_the_layer(row_loss.module, "loss:"):
         row_loss.updates(parameters, Users(row, torch.zeros((1, 1), dtype=kind), torch.ones((1, 1))), local)
     return int(outputs.numel())
 

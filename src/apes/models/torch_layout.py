@@ -12,8 +12,9 @@ from typing import TypeAlias
 
 import torch
 
+from apes.errors import ParameterError
 from apes.models.torch_users import MOST_ROWS, Users
-from apes.torch_modules.bits import same_bits
+from apes.torch_modules.bits import are_close, same_bits
 
 Compute: TypeAlias = Callable[[Users], torch.Tensor]
 _MOST_USERS = 64
@@ -21,6 +22,8 @@ _MOST_USERS = 64
 _MOST_NUMBERS = 2**22
 # Where rows begin matters no more from this number of rows on: all begin at multiples of 64 bytes then.
 _ALIGNED_ROWS = 16
+# Users of a trial whose updates are computed alone, too.
+_ALONE = 3
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,9 @@ def find_layout(rows: int, dimensions: int, make: Callable[[int, int], Users], c
         make: Makes up so many users with so many rows.
         compute: Their updates.
     """
+    once = make(1, rows)
+    if not same_bits(compute(once), compute(once)):
+        raise ParameterError("module and loss must give the same numbers every time, got others: remove what is random")
     for length in dict.fromkeys((rows, -(-rows // _ALIGNED_ROWS) * _ALIGNED_ROWS)):
         largest = 1 << (max(1, min(_MOST_USERS, MOST_ROWS // length, _MOST_NUMBERS // dimensions)).bit_length() - 1)
         if largest == 1:
@@ -78,6 +84,9 @@ def _steady_sizes(users: Users, compute: Compute) -> tuple[int, ...]:
     """
     largest = len(users.rows)
     expected = compute(users)
+    alone = torch.cat([compute(users[at : at + 1]) for at in range(min(largest, _ALONE))])
+    if not are_close(alone, expected[:_ALONE]):
+        raise ParameterError("module and loss must treat each user by itself, got other updates in other company")
     mixed = torch.randperm(largest, generator=torch.Generator().manual_seed(1))
     for order in (torch.arange(largest).roll(1), mixed):
         if not same_bits(compute(users[order]), expected[order]):

@@ -15,12 +15,12 @@ from torch.func import vmap
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, I64
 from apes.models.logistic import FedProx
-from apes.models.torch_checks import check_labels, check_row, trained
+from apes.models.torch_checks import check_labels, check_loss, check_row, trained
 from apes.models.torch_layout import Layout, find_layout, padded
 from apes.models.torch_users import Loss, Parameters, RowLoss, Users
 from apes.population import Examples, UserBlock
-from apes.torch_modules.copies import Copies
-from apes.torch_modules.digest import callable_digest, module_digest
+from apes.torch_modules.copies import Copies, copied
+from apes.torch_modules.digest import content_digest
 from apes.torch_modules.layers import check_layers, naming_the_layer
 from apes.torch_modules.one_thread import aligned, one_thread
 from apes.torch_modules.rows import checked_shape, shaped
@@ -41,7 +41,8 @@ class TorchModel:
             buffers, stay as they are.
         loss: Called as ``loss(outputs, targets)`` for a batch of one row, gives one number: as
             ``torch.nn.functional.cross_entropy`` does, or ``mse_loss``. Targets are int64 of shape (1,) for classes,
-            float32 in the shape of the outputs for real values.
+            float32 in the shape of the outputs for real values. Copied, too; neither may keep anything between calls.
+            Weights of classes want ``reduction="sum"``: a mean over one row divides by the row's own weight.
         local: Local steps, so that users report differences of models; None for the gradient of the user's mean loss.
         input_shape: Shape of one row as the module takes it; by default as users have it.
     """
@@ -55,19 +56,19 @@ class TorchModel:
         input_shape: tuple[int, ...] | None = None,
     ) -> None:
         check_layers(module)
-        if not callable(loss):
-            raise ParameterError(f"loss must be callable as loss(outputs, targets), got {type(loss).__name__}")
+        check_loss(loss)
         if local is not None and not isinstance(local, FedProx):
             raise ParameterError(f"local must be None or an apes.FedProx, got {type(local).__name__}")
-        self._module, self._loss, self._local = copy.deepcopy(module), loss, local
+        self._module, own_loss, self._local = copied(module, "module"), copied(loss, "loss"), local
         self._input_shape = checked_shape(input_shape)
         start = trained(self._module)
         self._shapes = {name: value.shape for name, value in start.items()}
         self._start: F32 = torch.cat([value.reshape(-1) for value in start.values()]).numpy()
-        choices = {"loss": callable_digest(loss), "local": local and asdict(local), "input_shape": self._input_shape}
-        self._digest = json.dumps(["torch", choices | module_digest(self._module)], sort_keys=True)
+        made_of = content_digest(self._module, "module") | content_digest(own_loss, "loss")
+        choices = {"local": local and asdict(local), "input_shape": self._input_shape}
+        self._digest = json.dumps(["torch", choices | made_of], sort_keys=True)
         self._module.requires_grad_(False)
-        self._copies = Copies(self._module)
+        self._copies = Copies(self._module, own_loss)
         self._layouts: dict[tuple[Any, ...], Layout] = {}
         self._checked: dict[tuple[Any, ...], int] = {}
         self._lock = Lock()
@@ -109,22 +110,25 @@ class TorchModel:
         out = np.empty((lengths.size, self.dimensions), dtype=np.float32)
         goals = np.array([padded(int(length)) for length in lengths])
         with one_thread(), self._copies.lend() as own:
-            parameters, row_loss = self._named(weights), RowLoss(own, self._loss)
+            parameters, row_loss = self._named(weights), RowLoss(own.module, own.loss)
             targets = self._targets(row_loss, rows, block.labels)
+            own.watch.check()
             for goal in np.unique(goals).tolist():
                 alike = np.flatnonzero(goals == goal)
                 layout = self._layout(row_loss, goal, rows.shape[1:], targets.dtype)
                 for count, size in layout.groups(alike.size):
                     who, alike = alike[:count], alike[count:]
                     users = _padded_users(rows, targets, block.offsets, np.resize(who, size), layout.rows)
-                    out[who] = row_loss.updates(parameters, users, self._local)[:count].numpy()
+                    out[who] = self._of_group(row_loss, parameters, users)[:count]
+                    # Before the next group: nothing of one user's may reach another's update.
+                    own.watch.check()
         return out
 
     def evaluate(self, weights: F64, examples: Examples) -> tuple[float | None, float]:
         """Return accuracy in [0, 1] for classes, None for real-valued targets, and the mean loss."""
         rows = shaped(examples.features, self._input_shape)
         with one_thread(), self._copies.lend() as own:
-            row_loss = RowLoss(own, self._loss)
+            row_loss = RowLoss(own.module, own.loss)
             targets = self._targets(row_loss, rows, examples.labels)
             outputs = self._outputs(row_loss, weights, rows)
             losses = vmap(row_loss.of_outputs)(outputs, aligned(targets)).numpy()
@@ -133,9 +137,9 @@ class TorchModel:
 
     def outputs(self, weights: F64 | F32, rows: NDArray[Any]) -> F32:
         """What the module says about some rows, one row of numbers per row."""
-        with one_thread(), self._copies.lend() as own, naming_the_layer(own):
-            found = self._outputs(RowLoss(own, self._loss), weights, shaped(rows, self._input_shape))
-        return np.asarray(found.flatten(1).numpy())
+        with one_thread(), self._copies.lend() as own, naming_the_layer(own.module):
+            found = self._outputs(RowLoss(own.module, own.loss), weights, shaped(rows, self._input_shape))
+        return np.asarray(found.flatten(1).detach().numpy())
 
     def state_dict(self, weights: F64 | F32) -> dict[str, torch.Tensor]:
         """The trained module's state, for ``module.load_state_dict``; what is not trained is as it was."""
@@ -143,9 +147,21 @@ class TorchModel:
 
     def _named(self, weights: F64 | F32) -> Parameters:
         """Flat weights as parameters by name."""
-        flat = aligned(np.asarray(weights, dtype=np.float32).reshape(self.dimensions))
+        if getattr(weights, "shape", None) != (self.dimensions,):
+            got = getattr(weights, "shape", type(weights).__name__)
+            raise ParameterError(f"weights must be {self.dimensions} numbers, got {got}")
+        flat = aligned(np.asarray(weights, dtype=np.float32))
         parts = flat.split([shape.numel() for shape in self._shapes.values()])
         return {name: part.reshape(shape) for (name, shape), part in zip(self._shapes.items(), parts, strict=True)}
+
+    def _of_group(self, row_loss: RowLoss, parameters: Parameters, users: Users) -> F32:
+        """Updates of a group of users; an error that real rows bring about names the layer too."""
+        try:
+            return np.asarray(row_loss.updates(parameters, users, self._local).detach().numpy())
+        # A stranger's module and loss may raise anything.
+        except Exception:
+            with naming_the_layer(row_loss.module, "loss:"):
+                return np.asarray(row_loss.updates(parameters, users, self._local).detach().numpy())
 
     def _outputs(self, row_loss: RowLoss, weights: F64 | F32, rows: F32) -> torch.Tensor:
         """Outputs of all rows, each a batch of one: (rows, 1, ...)."""
@@ -183,7 +199,8 @@ class TorchModel:
             return Users(torch.rand((*size, *shape), generator=random), targets, torch.full(size, 1 / size[1]))
 
         compute = partial(row_loss.updates, parameters, local=self._local)
-        return find_layout(goal, self.dimensions, make, compute)
+        with naming_the_layer(row_loss.module, "loss:"):
+            return find_layout(goal, self.dimensions, make, compute)
 
 
 def _padded_users(rows: F32, targets: NDArray[Any], offsets: I64, who: NDArray[np.intp], length: int) -> Users:

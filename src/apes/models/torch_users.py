@@ -47,7 +47,8 @@ class RowLoss:
 
     def outputs(self, parameters: Parameters, row: torch.Tensor) -> torch.Tensor:
         """What the module says about one row, a batch of one."""
-        outputs = functional_call(self.module, parameters, (row[None],))
+        # A copy: a module that works in place must not change what the next local step sees.
+        outputs = functional_call(self.module, parameters, (row[None].clone(),))
         if not isinstance(outputs, torch.Tensor):
             raise ParameterError(f"module must return a tensor, got {type(outputs).__name__}")
         return outputs

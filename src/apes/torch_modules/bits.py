@@ -14,6 +14,12 @@ def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
     return bool(torch.equal(left.view(torch.int32), right.view(torch.int32)))
 
 
+def are_close(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether two tensors are the same but for roundings."""
+    largest = float(right.nan_to_num().abs().max()) if right.numel() else 0.0
+    return bool(torch.allclose(left, right, rtol=1e-3, atol=1e-4 * largest, equal_nan=True))
+
+
 def check_repeats(module: torch.nn.Module, rows: torch.Tensor) -> None:
     """Raise if a module gives other outputs for the same rows the second time; names the first layer that does."""
     for first, second in zip_longest(_outputs_by_layer(module, rows), _outputs_by_layer(module, rows)):

@@ -1,56 +1,36 @@
-"""Text that tells a torch module from any other: its classes' code, its layers' settings, its numbers."""
+"""Text that tells a torch module or a loss from any other: code, settings, numbers, and all else that it reaches."""
 
 import hashlib
 import inspect
-import re
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
-_PLAIN = bool | int | float | str | None
+from apes.torch_modules.reach import Words, walk
 
 
-def module_digest(module: torch.nn.Module) -> dict[str, Any]:
-    """What a module computes, as plain values: the same in every process with the same code and the same torch."""
-    layers = dict(module.named_modules())
-    kinds = {kind for layer in layers.values() for kind in type(layer).__mro__ if issubclass(kind, torch.nn.Module)}
-    return {
-        "torch": ".".join(torch.__version__.split(".")[:2]),
-        "classes": sorted(_code_digest(kind) for kind in kinds),
-        # Addresses differ from process to process.
-        "module": re.sub(r"0x[0-9a-f]+", "0x", repr(module)),
-        "settings": {name: _settings(layer) for name, layer in layers.items()},
-        "parameters": [[name, list(value.shape), value.requires_grad] for name, value in module.named_parameters()],
-        "state": _state_sha256(module),
-    }
+def content_digest(root: Any, name: str) -> dict[str, str]:
+    """What a module or loss computes, in two words: the same in every process with the same code and the same torch.
+
+    Raises:
+        ParameterError: For an attribute that cannot be told from others; names it.
+    """
+    digest = hashlib.sha256()
+    for place, word, _ in walk(root, name, _WORDS):
+        digest.update(f"{place}\0{word}\n".encode())
+    return {"torch": ".".join(torch.__version__.split(".")[:2]), name: digest.hexdigest()}
 
 
-def callable_digest(function: Callable[..., Any]) -> Any:
-    """A loss as plain values: name, code, arguments that are bound to it."""
-    if isinstance(function, torch.nn.Module):
-        return module_digest(function)
-    if isinstance(function, partial):
-        bound = {name: _plain(value) for name, value in function.keywords.items()}
-        return [callable_digest(function.func), [_plain(value) for value in function.args], bound]
-    if not hasattr(function, "__qualname__"):
-        return [_code_digest(type(function)), {name: _plain(value) for name, value in sorted(vars(function).items())}]
-    cells = [_plain(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
-    defaults = [_plain(value) for value in getattr(function, "__defaults__", None) or ()]
-    return [_code_digest(function), cells, defaults]
-
-
-def _code_digest(code: Any) -> str:
-    """Qualified name; with the SHA-256 of its source, or of its compiled code where there is none, if not torch's."""
+def _code(code: Any) -> str:
+    """Qualified name, and the SHA-256 of the source; of the compiled code too where several may share a line."""
     name = f"{code.__module__}.{code.__qualname__}"
-    if name.startswith("torch."):
-        return name
     try:
         text = inspect.getsource(code).encode()
     except (OSError, TypeError):
-        functions = [value for _, value in sorted(vars(code).items())] if inspect.isclass(code) else [code]
-        text = b"".join(_compiled(value.__code__) for value in functions if hasattr(value, "__code__"))
+        text = b""
+    if inspect.isfunction(code) and (not text or code.__name__ == "<lambda>"):
+        text += _compiled(code.__code__)
     return f"{name} {hashlib.sha256(text).hexdigest()}"
 
 
@@ -61,31 +41,14 @@ def _compiled(code: Any) -> bytes:
     return b"\0".join([code.co_code, repr(code.co_names).encode(), *inner])
 
 
-def _settings(layer: torch.nn.Module) -> dict[str, Any]:
-    """Plain attributes of one layer, those that its repr may leave out."""
-    own = {name: _plain(value) for name, value in vars(layer).items() if not name.startswith("_")}
-    return {name: value for name, value in sorted(own.items()) if value is not None}
+def _content(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        kind, shape, data = value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes()
+    else:
+        plain = value.detach().cpu().contiguous()
+        kind, shape = f"{value.dtype} {value.requires_grad}", tuple(value.shape)
+        data = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+    return f"{type(value).__name__} {kind} {shape} {hashlib.sha256(data).hexdigest()}"
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return hashlib.sha256(_bytes(value)).hexdigest()
-    if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if callable(value) and hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"
-    return value if isinstance(value, _PLAIN) else type(value).__qualname__
-
-
-def _state_sha256(module: torch.nn.Module) -> str:
-    digest = hashlib.sha256()
-    for name, value in (*module.named_parameters(), *module.named_buffers()):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        digest.update(_bytes(value))
-    return digest.hexdigest()
-
-
-def _bytes(value: torch.Tensor) -> bytes:
-    return bytes(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+_WORDS = Words(_content, _code)

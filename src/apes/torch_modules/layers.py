@@ -17,9 +17,14 @@ def check_layers(module: torch.nn.Module) -> None:
     """Raise for what is not a module, and for layers whose rows depend on other rows, on chance, or on the past."""
     if not isinstance(module, torch.nn.Module):
         raise ParameterError(f"module must be a torch.nn.Module, got {type(module).__name__}")
+    for name, layer in module.named_modules():
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise ParameterError(f"module: layer {name!r} is compiled by torch.jit: hand over the plain module")
     for name, value in (*module.named_parameters(), *module.named_buffers()):
         if isinstance(value, UninitializedParameter | UninitializedBuffer):
             raise ParameterError(f"module must have all its parameters, got a lazy {name!r}: run one row through first")
+        if value.layout != torch.strided:
+            raise ParameterError(f"module must have dense parameters, got {name!r} of {value.layout}: call .to_dense()")
         if value.device.type != "cpu":
             raise ParameterError(f"module must be on the CPU, got {name!r} on {value.device}: call module.cpu() first")
     for name, layer in module.named_modules():
@@ -47,8 +52,11 @@ def named(module: torch.nn.Module, name: str) -> str:
 
 
 @contextmanager
-def naming_the_layer(module: torch.nn.Module) -> Iterator[None]:
-    """Turn what a layer raises, or does to its buffers, into an error that names it; for one thread's own copy."""
+def naming_the_layer(module: torch.nn.Module, outside: str = "") -> Iterator[None]:
+    """Turn what a layer raises, or does to its buffers, into an error that names it; for one thread's own copy.
+
+    What is raised outside of the module is put down to ``outside``, if that is given.
+    """
     within: list[str] = []
     handles = []
     for name, layer in module.named_modules():
@@ -61,8 +69,8 @@ def naming_the_layer(module: torch.nn.Module) -> Iterator[None]:
         raise
     except Exception as error:  # a stranger's forward may raise anything
         _check_buffers(module, before)
-        place = named(module, within[-1] if within else "")
-        raise ParameterError(f"module: {place} {_reason(error)}") from error
+        place = outside if outside and not within else f"module: {named(module, within[-1] if within else '')}"
+        raise ParameterError(f"{place} {_reason(error)}") from error
     finally:
         for handle in handles:
             handle.remove()
@@ -71,7 +79,8 @@ def naming_the_layer(module: torch.nn.Module) -> Iterator[None]:
 
 def _check_buffers(module: torch.nn.Module, before: dict[str, torch.Tensor]) -> None:
     for name, value in module.named_buffers():
-        if not torch.equal(value, before[name]):
+        old = before.get(name)
+        if old is None or old.shape != value.shape or not torch.equal(old.nan_to_num(), value.nan_to_num()):
             place = named(module, name.rpartition(".")[0])
             raise ParameterError(f"module: {place} changes its buffer {name!r}: use a layer without memory")
 
