@@ -31,6 +31,7 @@ ROUNDS = 60
 # R / C at which clipping of single coordinates does not show yet (tuned on the embedded digits).
 _RATIO = 10.0
 # The cap is found to this precision, and the clip bound to the other one.
+_BOLDEST = 100.0
 _CAP_STEPS, _CAP_PRECISION, _HAIR = 20, 2e-3, 1e-6
 
 
@@ -81,7 +82,11 @@ def _cap(ratio: Callable[[float | None], float], boldest: float, most: float) ->
     without = ratio(None)
     if without >= most:
         return None
-    low = boldest * without / most
+    if not without > 0:
+        # Beyond that a bit is the sign itself, and costs more than can be said.
+        boldest = min(boldest, _BOLDEST)
+        without = ratio(boldest)
+    low = boldest * without / most or boldest / 2
     while ratio(low) < most:
         low /= 2
     found = bisect(lambda cap: ratio(cap) >= most, boldest, low, steps=_CAP_STEPS, tolerance=_CAP_PRECISION)

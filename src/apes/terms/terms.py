@@ -197,12 +197,14 @@ class Terms:
             delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit, keep_budgets=keep
         )
 
-    def targets(self, budgets: F64, brought: ArrayLike | None = None) -> F64 | None:
+    def targets(self, budgets: F64, brought: ArrayLike | None = None, *, of_table: bool = False) -> F64 | None:
         """Everybody's own target, in the order of the users; None where there are none.
 
         Args:
             budgets: Of all users.
             brought: Targets that the people brought along (`Population.targets`), if they did: those count then.
+            of_table: Whether users are people of a table: sorted by their ids, without those who judge. A file in the
+                table's order would give people the targets of others.
         """
         if brought is not None:
             if self.why_not_certified is not None:
@@ -212,6 +214,9 @@ class Terms:
             unused({"target_epsilon": self.target_epsilon}, "people have targets of their own")
             return positive_array("targets", brought)
         kind, own = self._own_target
+        if kind == "file" and of_table:
+            must = "target_epsilon must be a number or own:FACTOR for people of a table, who are in no file's order"
+            raise ParameterError(f"{must} (from Python also People(targets=...)); got {self.target_epsilon!r}")
         if kind == "file":
             return read_column("targets", own, budgets.size)
         return float(own) * budgets if kind == "own" else None

@@ -6,6 +6,7 @@ again from the folder alone.
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
@@ -30,6 +31,9 @@ from apes.training.run import Identity, Progress, RoundMetrics
 
 _CONFIG, _CHECKPOINT, _EXPOSURES = "config.json", "checkpoint.npz", "exposures.jsonl"
 _METRICS, _SUMMARY, _MODEL = "metrics.jsonl", "summary.json", "model.npz"
+_BUDGETS, ACCURACY, ACCOUNT = "budgets", "accuracy.png", "account.png"
+_FILES = (_CONFIG, _CHECKPOINT, _EXPOSURES, _METRICS, _SUMMARY, _MODEL, ACCURACY, ACCOUNT)
+_CONFIGURED = {"choices": dict, "basis": dict, "data": str, "version": str}
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, OverflowError)
 
 
@@ -61,8 +65,11 @@ class RunFolder:
         file = path / _CONFIG
         try:
             config = json.loads(file.read_text(encoding="utf-8"))
-            names = ("choices", "basis", "data", "version")
-            return cls(path, {name: config[name] for name in names} | {"schema": config.get("schema")})
+            found = {name: config[name] for name in _CONFIGURED} | {"schema": config.get("schema")}
+            for name, kind in _CONFIGURED.items():
+                if not isinstance(found[name], kind):
+                    raise TypeError(f"{name} is {found[name]!r}")
+            return cls(path, found)
         except FileNotFoundError:
             raise DataError(f"{path} holds no run: there is no {_CONFIG}; start one with --out {path}") from None
         except _UNREADABLE as error:
@@ -125,9 +132,17 @@ class RunFolder:
 
     @property
     def schema(self) -> Schema | None:
-        """What is public about the table that the run is on; None if it is on no table."""
+        """What is public about the table that the run is on; None if it is on no table.
+
+        The log of a simulation is bound to it; a configuration that has another one is refused.
+        """
         stored = self.config["schema"]
-        return None if stored is None else Schema.from_dict(stored)
+        found = None if stored is None else Schema.from_dict(stored)
+        digest, bound = "" if found is None else found.digest, self._identity().schema
+        # A federation's log is bound to terms that have the schema in them.
+        if bound not in ("", digest):
+            raise DataError(f"{self.path / _CONFIG} is not that of its log: it has another schema than was trained on")
+        return found
 
     def weights(self) -> F64:
         """The model of a run that is over."""
@@ -203,6 +218,16 @@ class RunFolder:
         except (*_UNREADABLE, AttributeError) as error:
             raise DataError(f"{file} is not the log of a run: {error}") from None
 
+    def _identity(self) -> Identity:
+        """Which run the log is of, by its first line."""
+        file = self.path / _EXPOSURES
+        if not (lines := self._lines(_EXPOSURES)):
+            raise DataError(f"{self.path} has released nothing yet: there is nothing in {_EXPOSURES}")
+        try:
+            return Identity(**json.loads(lines[0])["run"])
+        except (*_UNREADABLE, AttributeError) as error:
+            raise DataError(f"{file} is not the log of a run: {error}") from None
+
     def _rounds_told(self) -> int:
         """How many rounds there were, going by metrics and summary; 0 without either."""
         file = self.path / _SUMMARY
@@ -231,7 +256,12 @@ class RunFolder:
             raise DataError(f"{path} cannot be read, so what was spent is not known: {error}") from None
 
     def _budgets_file(self, name: str) -> Path:
-        return self.path / "budgets" / f"{name}.npy"
+        return self.path / _BUDGETS / f"{name}.npy"
+
+    def keeps(self, file: Path) -> bool:
+        """Whether a file is, or would be, one that the run keeps."""
+        own, other = self.path.resolve(), file.resolve()
+        return other.parent == own / _BUDGETS or (other.parent == own and other.name in (*_FILES, _BUDGETS))
 
 
 def check_new(path: Path) -> None:
@@ -242,6 +272,9 @@ def check_new(path: Path) -> None:
         raise ParameterError(f"out must be a new folder, got {str(path)!r}, which holds a run: --resume continues it")
     if path.exists() and not path.is_dir():
         raise ParameterError(f"out must be a folder, got the file {str(path)!r}")
+    taken = [name for name in _FILES if os.path.lexists(path / name)]
+    if taken:
+        raise ParameterError(f"out must be a new folder, got {str(path)!r}, where {taken[0]} would be overwritten")
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

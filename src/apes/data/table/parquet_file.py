@@ -4,8 +4,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from apes.data.table.cells import Place
 from apes.data.table.chunk import ROWS_AT_ONCE, Cells, Chunk, Progress, check_names, make_chunk
 from apes.errors import DataError
+
+# What pyarrow raises at a cell, its own errors among them.
+_UNREADABLE = (ValueError, OverflowError, TypeError, NotImplementedError)
 
 
 class ParquetTable:
@@ -31,8 +35,10 @@ class ParquetTable:
         try:
             for batch in self._file.iter_batches(ROWS_AT_ONCE, columns=[*numbers, *texts]):
                 # Texts one by one: an array of whole numbers with a gap would come as rounded ones.
-                cells: dict[str, Cells] = {name: batch.column(name).to_pylist() for name in texts}
-                cells |= {name: _array(batch.column(name)) for name in numbers}
+                cells: dict[str, Cells] = {
+                    name: _list(batch.column(name), Place(self.title, name, row)) for name in texts
+                }
+                cells |= {name: _array(batch.column(name), Place(self.title, name, row)) for name in numbers}
                 yield make_chunk(self.title, row, cells, numbers, texts)
                 row += batch.num_rows
                 if progress is not None:
@@ -44,8 +50,30 @@ class ParquetTable:
         return DataError(f"{self._path} cannot be read as Parquet: {' '.join(str(error).split())}")
 
 
-def _array(column: Any) -> Cells:
+def _list(column: Any, place: Place) -> Cells:
+    """Cells as Python has them; a text that is not UTF-8, or a time that Python does not know, is named by its row."""
+    try:
+        cells: Cells = column.to_pylist()
+        return cells
+    except _UNREADABLE:
+        raise _unreadable(column, place) from None
+
+
+def _array(column: Any, place: Place) -> Cells:
     """Cells as an array where that is exact; gaps are NaN or None in it."""
     plain = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
-    cells: Cells = plain.to_numpy(zero_copy_only=False)
-    return cells
+    try:
+        cells: Cells = plain.to_numpy(zero_copy_only=False)
+        return cells
+    except _UNREADABLE:
+        raise _unreadable(plain, place) from None
+
+
+def _unreadable(column: Any, place: Place) -> DataError:
+    """The error of the first cell that cannot be read."""
+    for at, cell in enumerate(column):
+        try:
+            cell.as_py()
+        except _UNREADABLE as error:
+            return place.error(at, f"cannot be read: {' '.join(str(error).split())}")
+    return place.error(0, f"cannot be read: {column.type} is no plain column")
