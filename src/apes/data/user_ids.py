@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.checks import shown
-from apes.data.table.cells import is_missing
+from apes.data.table.cells import is_missing, quoted
 from apes.errors import ParameterError
 
 
@@ -35,7 +34,7 @@ def persons(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
     if not all(in_order):
         at = in_order.index(False) + 1
         row = int(np.argmax(number == at))
-        got = f"{shown(names[at])} beside {shown(names[at - 1])}"
+        got = f"{quoted(names[at])} beside {quoted(names[at - 1])}"
         raise ParameterError(f"users[{row}] must be an id that has an order among the others, got {got}")
     return names, number
 
@@ -50,5 +49,5 @@ def _refuse_missing(ids: NDArray[Any]) -> None:
     if bad.any():
         row = int(np.argmax(bad))
         raise ParameterError(
-            f"users[{row}] must be an id, got none ({'masked' if np.ma.is_masked(ids) else shown(ids[row])})"
+            f"users[{row}] must be an id, got none ({'masked' if np.ma.is_masked(ids) else quoted(ids[row])})"
         )

@@ -60,7 +60,12 @@ def fitted(plan: Plan, budgets: F64, model: Model) -> Plan:
         return _ratio(replace(settled, cap=cap).terms, own, d)
 
     cap = plan.cap if plan.cap is not None else _cap(ratio, float(own.max()), most)
-    found = replace(settled, cap=cap, clip=norm / min(ratio(cap), most))
+    spends = min(ratio(cap), most)
+    if not spends > 0:
+        raise ParameterError(
+            f"cap must be smaller: no clip bound keeps budgets up to it within the target; got {cap!r}"
+        )
+    found = replace(settled, cap=cap, clip=norm / spends)
     while not _fits(found.terms, own, d):
         found = replace(found, clip=(found.clip or norm) * (1 + _HAIR))
         if not (found.clip or math.inf) < 1e9 * norm:

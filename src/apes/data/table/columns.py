@@ -32,10 +32,11 @@ class Number:
     high: float
 
     def __post_init__(self) -> None:
-        is_finite = np.isfinite([self.low, self.high, self.high - self.low]).all()
-        if not (self.low < self.high and is_finite and self.high - self.low >= _NARROWEST):
-            must = f"must be two numbers LOW < HIGH, at least {_NARROWEST:g} and less than 1e308 apart"
-            raise ParameterError(f"bounds of column {self.name!r} {must}, got {self.low!r} and {self.high!r}")
+        said = f"got {self.low!r} and {self.high!r}"
+        if not (self.low < self.high and np.isfinite([self.low, self.high, self.high - self.low]).all()):
+            raise ParameterError(f"bounds of column {self.name!r} must be two numbers LOW < HIGH, {said}")
+        if not self.high - self.low >= _NARROWEST:
+            raise ParameterError(f"bounds of column {self.name!r} must be at least {_NARROWEST:g} apart, {said}")
 
     @property
     def middle(self) -> float:
