@@ -26,7 +26,8 @@ from apes.training.basis import basis_of
 from apes.training.cohort import cohort_names
 from apes.training.round import Workers
 from apes.training.run import Progress
-from apes.training.run_folder import ACCOUNT, ACCURACY, RunFolder, check_new
+from apes.training.run_files import ACCOUNT, ACCURACY, check_new
+from apes.training.run_folder import RunFolder
 from apes.training.train import TrainingResult, train
 
 

@@ -203,23 +203,21 @@ class Terms:
         Args:
             budgets: Of all users.
             brought: Targets that the people brought along (`Population.targets`), if they did: those count then.
-            of_table: Whether users are people of a table: sorted by their ids, without those who judge. A file in the
-                table's order would give people the targets of others.
+            of_table: Whether they are people of a table: by their ids, without those who judge, so in no file's order.
         """
         if brought is not None:
-            if self.why_not_certified is not None:
-                raise ParameterError(
-                    f"targets must be left out: nothing central is certified, {self.why_not_certified}"
-                )
+            if (why := self.why_not_certified) is not None:
+                raise ParameterError(f"targets must be left out: nothing central is certified, {why}")
             unused({"target_epsilon": self.target_epsilon}, "people have targets of their own")
             return positive_array("targets", brought)
         kind, own = self._own_target
         if kind == "file" and of_table:
-            must = "target_epsilon must be a number or own:FACTOR for people of a table, who are in no file's order"
-            raise ParameterError(f"{must} (from Python also People(targets=...)); got {self.target_epsilon!r}")
-        if kind == "file":
-            return read_column("targets", own, budgets.size)
-        return float(own) * budgets if kind == "own" else None
+            must = (
+                "target_epsilon must be a number or own:FACTOR for people of a table, or in Python People(targets=...)"
+            )
+            raise ParameterError(f"{must}: a file's order is not theirs; got {self.target_epsilon!r}")
+        of_file = read_column("targets", own, budgets.size) if kind == "file" else None
+        return float(own) * budgets if kind == "own" else of_file
 
     def cohorts(self, budgets: F64, dimensions: int, targets: F64 | None = None) -> tuple[Bools, ...]:
         """Who takes part, round after round: everybody, or whoever is within the own target, until nobody is."""
