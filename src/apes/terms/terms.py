@@ -191,8 +191,7 @@ class Terms:
     def accountant(self, users: int, *, settled: bool, limit: Cost | None = None, keep: bool = False) -> Accountant:
         """The gate of a run under these terms, for about so many users; ``keep``: whether they keep their budgets."""
         target, delta = None if isinstance(self.target_epsilon, str) else self.target_epsilon, self.central_delta(users)
-        # What a target allows is a limit itself.
-        limit = limit if target is None else None
+        limit = limit if target is None else None  # what a target allows is a limit itself
         return Accountant(
             delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit, keep_budgets=keep
         )
@@ -213,7 +212,7 @@ class Terms:
         kind, own = self._own_target
         if kind == "file" and of_table:
             must = (
-                "target_epsilon must be a number or own:FACTOR for people of a table, or in Python People(targets=...)"
+                "target_epsilon must be a number or own:FACTOR for people of a table (in Python, People(targets=...))"
             )
             raise ParameterError(f"{must}: a file's order is not theirs; got {self.target_epsilon!r}")
         of_file = read_column("targets", own, budgets.size) if kind == "file" else None
