@@ -211,9 +211,7 @@ class Terms:
             return positive_array("targets", brought)
         kind, own = self._own_target
         if kind == "file" and of_table:
-            must = (
-                "target_epsilon must be a number or own:FACTOR for people of a table (in Python, People(targets=...))"
-            )
+            must = "target_epsilon must be a number or own:FACTOR for people of a table (or People(targets=...))"
             raise ParameterError(f"{must}: a file's order is not theirs; got {self.target_epsilon!r}")
         of_file = read_column("targets", own, budgets.size) if kind == "file" else None
         return float(own) * budgets if kind == "own" else of_file
