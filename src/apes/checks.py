@@ -73,7 +73,7 @@ def numbers(name: str, values: ArrayLike, kinds: str = "iuf") -> NDArray[Any]:
     except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"{name} must be a list of numbers, got lists of different lengths") from None
     if array.dtype.kind not in kinds or isinstance(values, np.ma.MaskedArray):
-        got = repr(values) if array.size < 2 else type(values).__name__ if array.dtype.kind in kinds else array.dtype
+        got = shown(values) if array.size < 2 else type(values).__name__ if array.dtype.kind in kinds else array.dtype
         raise ParameterError(f"{name} must be a list of numbers, got {got}")
     return array
 
@@ -106,6 +106,14 @@ def hex_names(name: str, values: tuple[str, ...], size: int) -> None:
         raise ParameterError(f"{name} must differ, got {max(values, key=values.count)!r} more than once")
 
 
+def shown(value: object) -> str:
+    """A value for a message; of what Python would not spell out (whole numbers of thousands of digits), its size."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"a number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+
+
 def unused(options: dict[str, Any], why: str) -> None:
     """Raise if an option was given that would do nothing."""
     for name, value in options.items():
@@ -132,4 +140,4 @@ def _number(name: str, value: float) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"{name} must be a number, got {value!r}") from None
+        raise ParameterError(f"{name} must be a number, got {shown(value)}") from None

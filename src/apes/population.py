@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apes.budgets import make_budgets
-from apes.checks import finite, finite_float32, numbers, positive_array
+from apes.checks import finite, finite_float32, numbers, positive_array, whole
 from apes.data import Dataset, partition
+from apes.data.table.cells import as_they_are, by_text
 from apes.data.table.opening import Source
 from apes.data.table.people_rows import PeopleRows, TableFacts, read_people
 from apes.data.table.reading import ALL_OTHERS, MOST_ROWS, TEST_SHARE, UNIT, Bounds, Reading
 from apes.data.table.schema import CLASSIFICATION, Schema
 from apes.data.torch_rows import stacked
+from apes.data.user_ids import persons
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, I64
 
@@ -55,6 +57,11 @@ class Examples:
     features: F32
     labels: NDArray[Any]
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all of it: a model judged by others would have another accuracy."""
+        return _digest(np.asarray(self.features), np.asarray(self.labels))
+
 
 class Population(Protocol):
     """Anything that can hand out its users block by block.
@@ -86,7 +93,7 @@ class People:
         offsets: User u holds rows offsets[u] to offsets[u + 1].
         budgets: Local budget of each user, in (0, inf).
         test: Public examples to judge a model by, or None.
-        classes: Number of classes; by default the largest label + 1.
+        classes: Number of classes, more than any label; by default the largest label + 1, then taken as public.
         schema: What is public about the table that the rows come from, if they come from one: part of the terms.
         targets: The largest central epsilon that each user allows over all rounds, in (0, inf); or None.
 
@@ -98,9 +105,9 @@ class People:
 
     def __init__(
         self,
-        features: NDArray[Any],
-        labels: NDArray[Any],
-        offsets: NDArray[Any],
+        features: ArrayLike,
+        labels: ArrayLike,
+        offsets: ArrayLike,
         budgets: ArrayLike,
         *,
         test: Examples | None = None,
@@ -113,15 +120,18 @@ class People:
         self.targets = None if targets is None else positive_array("targets", targets)
         if self.targets is not None and self.targets.size != users:
             raise ParameterError(f"targets must have one entry per user, {users}, got {self.targets.size}")
-        if offsets.shape != (users + 1,):
-            raise ParameterError(f"offsets must have one entry more than the {users} budgets, got {offsets.size}")
-        if features.ndim < 2 or labels.shape != features.shape[:1]:
-            raise ParameterError(f"labels must have one entry per row of features {features.shape}, got {labels.shape}")
-        if offsets[0] != 0 or offsets[-1] != labels.size or (np.diff(offsets) < 1).any():
+        starts, marks = numbers("offsets", offsets, "iu"), numbers("labels", labels)
+        rows = numbers("features", features, "biuf")
+        if starts.shape != (users + 1,):
+            raise ParameterError(f"offsets must have one entry more than the {users} budgets, got {starts.size}")
+        if rows.ndim < 2 or marks.shape != rows.shape[:1]:
+            raise ParameterError(f"labels must have one entry per row of features {rows.shape}, got {marks.shape}")
+        if starts[0] != 0 or starts[-1] != marks.size or (np.diff(starts.astype(np.int64)) < 1).any():
             raise ParameterError("offsets must rise from 0 to the number of rows, by at least 1 per user")
-        self._features = finite_float32("features", features)
-        self._labels, self._offsets = _as_labels(labels), offsets.astype(np.int64)
-        self.test, self._classes, self.schema = test, classes, schema
+        self._features = finite_float32("features", rows)
+        self._labels, self._offsets = _as_labels(marks), starts.astype(np.int64)
+        self.test, self.schema = test, schema
+        self._classes = None if classes is None else _check_classes("labels", self._labels, classes)
 
     @classmethod
     def from_arrays(
@@ -132,6 +142,7 @@ class People:
         budgets: ArrayLike | Mapping[Any, float] | str,
         users: ArrayLike | None = None,
         test: tuple[ArrayLike, ArrayLike] | None = None,
+        classes: int | None = None,
         targets: ArrayLike | Mapping[Any, float] | None = None,
         seed: int = 1,
     ) -> "People":
@@ -142,30 +153,27 @@ class People:
             labels: Class of each row from 0, or its real-valued target.
             budgets: One per row, equal within a user; or a mapping from user id to budget; or a law by name
                 (`apes.make_budgets`), drawn with ``seed`` for the users in order of their ids.
-            users: User id of each row, in any order; by default every row is a user.
-            test: Features and labels of public examples to judge a model by.
+            users: User id of each row, in any order, none missing; by default every row is a user.
+            test: Features and labels of public examples to judge a model by, as people's rows and labels are.
+            classes: Number of classes; by default the largest label + 1, which is taken as public then: one person's
+                label may decide how many classes there are, and so how many weights.
             targets: The largest central epsilon that users allow, given like budgets; by default there are none.
             seed: Of the budgets' law, if one is named.
         """
         rows, marks = numbers("features", features, "biuf"), numbers("labels", labels)
         if rows.ndim < 2:
             raise ParameterError(f"features must be rows of numbers, got shape {rows.shape}")
-        ids = np.arange(marks.size) if users is None else np.asarray(users)
+        ids = np.arange(marks.size) if users is None else _ids(users)
         if ids.shape != rows.shape[:1]:
             raise ParameterError(f"users must have one entry per row of features {rows.shape}, got {ids.shape}")
-        # As objects, so that numbers among texts stay numbers.
-        sortable = np.asarray(users, dtype=object) if ids.dtype.kind in "SU" else ids
-        try:
-            names, number = np.unique(sortable, return_inverse=True)
-        except TypeError:
-            raise ParameterError("users must be ids of one kind, all numbers or all texts, got several kinds") from None
+        names, number = persons(ids)
         order = np.argsort(number, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(number))])
         own = _budgets_of(budgets, names, number, seed)
         limits = None if targets is None else _per_user("targets", targets, names, number)
-        public = None if test is None else (finite_float32("test", test[0]), _as_labels(numbers("test", test[1])))
-        examples = None if public is None else Examples(*public)
-        return cls(rows[order], marks[order], offsets, own, test=examples, targets=limits)
+        people = cls(rows[order], marks[order], offsets, own, classes=classes, targets=limits)
+        people.test = None if test is None else people._examples(test)
+        return people
 
     @classmethod
     def from_table(
@@ -209,9 +217,9 @@ class People:
             DataError: Where a cell is missing or cannot be read, in one line that names row and column.
         """
         by_name = bounds if isinstance(bounds, Mapping) else {ALL_OTHERS: bounds}
-        levels = budgets if budget is not None and isinstance(budgets, Mapping) else {}
-        if budget is not None and isinstance(budgets, str):
+        if budget is not None and not isinstance(budgets, Mapping | None):
             raise ParameterError(f"budgets must be levels by name, or left out, beside a column; got {budgets!r}")
+        levels = {} if budget is None or budgets is None else by_text("budgets", budgets)
         texts = {} if categories is None else categories
         reading = Reading(
             user, label, budget, levels, by_name, texts, classes, task, ignore, max_rows, test_share, seed
@@ -229,7 +237,7 @@ class People:
                 raise ParameterError("budget must name a column, or budgets a law or everybody's own; got neither")
             if isinstance(budgets, str) and budgets.startswith("file:"):
                 raise ParameterError(f"budgets of a table must be in a column of it, or by a law, got {budgets!r}")
-            by_name = {str(name): own for name, own in budgets.items()} if isinstance(budgets, Mapping) else budgets
+            by_name = budgets if isinstance(budgets, str) else by_text("budgets", budgets)
             own = _budgets_of(by_name, rows.names, np.arange(rows.names.size), seed)
         test = Examples(rows.test_features, _as_labels(rows.test_labels)) if rows.test_labels.size else None
         classes, parts = len(rows.schema.classes) or None, (rows.features, rows.labels, rows.offsets)
@@ -245,19 +253,22 @@ class People:
         users: ArrayLike,
         budgets: ArrayLike | Mapping[Any, float] | str,
         test: Any = None,
+        classes: int | None = None,
         seed: int = 1,
     ) -> "People":
         """People of a torch ``Dataset``, or of anything with ``len`` whose items are pairs of numbers and a label.
 
         Args:
             dataset: Item i is (x, y): x a tensor or array, all of one shape, y a class from 0 or a real-valued target.
-            users: User id of every item.
+            users: User id of every item, none missing.
             budgets: As for `from_arrays`.
             test: Another data set, of public examples to judge a model by, or None.
+            classes: As for `from_arrays`: by default the largest label + 1, which is taken as public then.
             seed: Of the budgets' law, if one is named.
         """
         judges = None if test is None else stacked("test", test)
-        return cls.from_arrays(*stacked("dataset", dataset), budgets=budgets, users=users, test=judges, seed=seed)
+        rows, labels = stacked("dataset", dataset)
+        return cls.from_arrays(rows, labels, budgets=budgets, users=users, test=judges, classes=classes, seed=seed)
 
     @classmethod
     def from_dataset(
@@ -298,11 +309,24 @@ class People:
     @property
     def digest(self) -> str:
         """SHA-256 of everything the users hold, budgets and targets included."""
-        digest, targets = hashlib.sha256(), () if self.targets is None else (self.targets,)
-        for array in (self._features, self._labels, self._offsets, self._budgets, *targets):
-            digest.update(f"{array.dtype.str}{array.shape}".encode())
-            digest.update(array.data)
-        return digest.hexdigest()
+        targets = () if self.targets is None else (self.targets,)
+        return _digest(self._features, self._labels, self._offsets, self._budgets, *targets)
+
+    def _examples(self, test: tuple[ArrayLike, ArrayLike]) -> Examples:
+        """Public examples, if they are as people's own."""
+        if not isinstance(test, tuple | list) or len(test) != 2:
+            raise ParameterError(f"test must be a pair of features and labels, got {type(test).__name__}")
+        rows, labels = finite_float32("test", test[0]), numbers("test", test[1])
+        if rows.shape[1:] != self._features.shape[1:]:
+            raise ParameterError(f"test must have rows of shape {self._features.shape[1:]}, got {rows.shape[1:]}")
+        if not rows.size or labels.shape != rows.shape[:1]:
+            raise ParameterError(f"test must have one label per row, and a row, got {rows.shape} and {labels.shape}")
+        if np.issubdtype(self._labels.dtype, np.floating):
+            return Examples(rows, _as_labels(labels.astype(np.float64)))
+        if not np.issubdtype(labels.dtype, np.integer):
+            raise ParameterError(f"test must have classes as labels, as people have, got {labels.dtype}")
+        _check_classes("test labels", labels, self.classes)
+        return Examples(rows, _as_labels(labels))
 
     def block(self, start: int, stop: int) -> UserBlock:
         """Users start .. stop - 1, without copying their data."""
@@ -313,6 +337,34 @@ class People:
         rows = slice(offsets[0], offsets[-1])
         budgets, features, labels = self._budgets[start:stop], self._features[rows], self._labels[rows]
         return UserBlock(start, budgets, features, labels, offsets - offsets[0])
+
+
+def _digest(*arrays: NDArray[Any]) -> str:
+    """SHA-256 of arrays: kind, shape and content."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _ids(users: ArrayLike) -> NDArray[Any]:
+    """User ids as they are; one per row is checked later."""
+    try:
+        return as_they_are(users)
+    except ValueError:
+        raise ParameterError("users must be ids, one per row, got lists of different lengths") from None
+
+
+def _check_classes(name: str, labels: NDArray[Any], classes: int) -> int:
+    """Return the number of classes if all labels are less."""
+    whole("classes", classes, 1, _MOST_CLASSES)
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise ParameterError(f"classes must be left out: {name} are real-valued; got {classes!r}")
+    if labels.size and not (labels.min() >= 0 and labels.max() < classes):
+        must = f"{name} must be in [0, {classes - 1}], there being {classes} classes"
+        raise ParameterError(f"{must}, got {labels.min()} to {labels.max()}")
+    return int(classes)
 
 
 def _as_labels(labels: NDArray[Any]) -> NDArray[Any]:

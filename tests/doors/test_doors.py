@@ -292,7 +292,7 @@ class TestPeople:
             ({"budgets": "zzz"}, r"budgets must be one of .*got 'zzz'"),
             ({"users": [1, 2]}, r"users must have one entry per row"),
             ({"users": [7, 7, "a", "a"]}, r"users must be ids of one kind, all numbers or all texts"),
-            ({"users": [None, None, 8, 8]}, r"users must be ids of one kind"),
+            ({"users": [None, None, 8, 8]}, r"users\[0\] must be an id, got none \(None\)"),
             ({"features": [["a"]] * 4}, r"features must be a list of numbers, got <U1"),
             ({"features": [[1.0], [1.0, 2.0], [1.0], [1.0]]}, r"features must be a list of numbers, got lists of diff"),
             ({"features": 3}, r"features must be rows of numbers, got shape \(\)"),

@@ -25,6 +25,7 @@ SCATTER = 0.4
 # Standard error of a coordinate, in units of C, above which less noise is worth more bias: on MNIST's gradients the
 # mean squared errors of the two statistics meet at 0.04 to 0.05.
 NOISY = 0.04
+_TOO_SMALL = "budgets must be larger: under these a mean report does not change with the updates"
 
 
 class Calibrator(Protocol):
@@ -112,7 +113,10 @@ class Signs:
         return Estimate(mean, self.standard_error(batch.budgets))
 
     def _factor(self, budgets: F64) -> float:
-        return self.clip / float(np.tanh(budgets / 2).mean())
+        mean = float(np.tanh(budgets / 2).mean())
+        if not (mean > 0 and self.clip / mean < np.inf):
+            raise ParameterError(_TOO_SMALL)
+        return self.clip / mean
 
 
 def report_statistic(channel: Channel, users: int = 1) -> F64:
@@ -186,5 +190,5 @@ def _error_at_zero(inputs: F64, expected: F64, variance: float, users: int) -> f
         low, high = low - 1, high + 1
     slope = (expected[high] - expected[low]) / (inputs[high] - inputs[low])
     if not slope > 0:
-        raise ParameterError("budgets must be larger: under these a mean report does not change with the updates")
+        raise ParameterError(_TOO_SMALL)
     return float(np.sqrt(variance / users) / slope)

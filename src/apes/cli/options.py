@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from apes.checks import one_of, unused
+from apes.checks import one_of, shown, unused
 from apes.cli.shared import parse_levels
 from apes.data import NAMES
 from apes.data.table.opening import is_table
@@ -58,11 +58,13 @@ _HELP = {
     "seed": "Seed of the simulation.",
 }
 _NUMBERS_OR_WORDS = ("levels", "target_epsilon")
+_WORDS = {int: "a whole number", float: "a number", str: "a text"}
 _TYPES = {"int": int, "float": float, "str": str}
 # A mechanism of a stranger's is an object: it comes through Python only.
 _FIELDS: dict[str, Field[Any]] = {f.name: f for kind in (Simulation, Plan) for f in fields(kind)}
 del _FIELDS["mechanism"]
-_OF_TABLES = {field.name for kind in (OwnTable, Plan) for field in fields(kind)}
+# Nobody's budget is made up silently: a law comes from whoever trains, not from a plan for others.
+_OF_TABLES = {field.name for kind in (OwnTable, Plan) for field in fields(kind)} - {"budgets"}
 PRIVATE, PAPER = "private", "paper"
 PRESETS: dict[str, dict[str, Any]] = {PRIVATE: {}, PAPER: {"clip": 0.1, "features": "pixels"}}
 """What is chosen where nothing else is: the best we know at a total epsilon of 1, or the paper's setting."""
@@ -84,8 +86,9 @@ class Choices:
         def part(kind: type[Plan] | type[Simulation] | type[OwnTable]) -> dict[str, Any]:
             return {field.name: choices[field.name] for field in fields(kind) if field.name in choices}
 
-        kind, plan = _kind_of_people(choices), Plan(**part(Plan))
-        return cls(plan, kind(**part(kind)))
+        kind = _kind_of_people(choices)
+        _check_kinds(choices, kind, Plan)
+        return cls(Plan(**part(Plan)), kind(**part(kind)))
 
     @property
     def simulation(self) -> Simulation:
@@ -134,7 +137,7 @@ def make_choices(
     """
     rest = PRESETS[one_of("preset", preset, list(PRESETS))] if earlier is None else {}
     if earlier is not None:
-        unused({"plan": plan}, "a run that is resumed has its own choices")
+        unused({"plan": None if plan is None else str(plan)}, "a run that is resumed has its own choices")
     if plan is not None:
         rest = rest | _of_file(plan, choices.get("data", _FIELDS["data"].default))
     if names_table(choices):
@@ -143,7 +146,8 @@ def make_choices(
     if "levels" in choices:
         choices["levels"] = parse_levels(choices["levels"])
     with suppress(ValueError):
-        choices |= {"target_epsilon": float(choices["target_epsilon"])} if "target_epsilon" in choices else {}
+        if isinstance(choices.get("target_epsilon"), str):
+            choices["target_epsilon"] = float(choices["target_epsilon"])
     if not tables:
         one_of("data", choices.get("data", Simulation.data), NAMES)
     if names_table(choices):
@@ -169,7 +173,20 @@ def _of_file(path: Path, data: str) -> dict[str, Any]:
     if unknown:
         raise DataError(f"{path}: choices that are not known here: {', '.join(unknown)}")
     found.check(data)
-    return dict(found.choices)
+    # Null means left out.
+    return {name: value for name, value in found.choices.items() if value is not None}
+
+
+def _check_kinds(choices: Mapping[str, Any], *kinds: type[Plan] | type[Simulation] | type[OwnTable]) -> None:
+    """Raise unless every choice is of the kind that its field says: those in a file may be anything."""
+    for kind in kinds:
+        for name, hint in get_type_hints(kind).items():
+            value, types = choices.get(name), get_args(hint) or (hint,)
+            allowed = (*types, int) if float in types else types
+            if name == "mechanism" or name not in choices or type(value) in allowed:
+                continue
+            words = " or ".join(_WORDS[each] for each in types if each in _WORDS)
+            raise ParameterError(f"{name} must be {words}, got {shown(value)}")
 
 
 def names_table(choices: Mapping[str, Any]) -> bool:
@@ -179,6 +196,8 @@ def names_table(choices: Mapping[str, Any]) -> bool:
 
 def _kind_of_people(choices: Mapping[str, Any]) -> type[Simulation] | type[OwnTable]:
     """Whether people are made up or stand in a table; refuses what would do nothing for them."""
+    if not isinstance(choices.get("data", ""), str):
+        raise ParameterError(f"data must be a text, got {choices['data']!r}")
     is_own = names_table(choices)
     kind: type[Simulation] | type[OwnTable] = OwnTable if is_own else Simulation
     why = "the table says whose its rows are" if is_own else "data names no table (a .csv, .parquet or .npz file)"

@@ -24,6 +24,7 @@ from apes.models.model import Model
 from apes.models.trained import Trained
 from apes.storage.arrays import read_arrays
 from apes.storage.files import write_bytes
+from apes.training.run_files import is_of_run
 from apes.training.run_folder import RunFolder
 
 
@@ -34,9 +35,12 @@ def predict_command(
     as_json: shared.Json = False,
 ) -> None:
     """Predict: a class or number for every row of a table; what was released is used, and no privacy spent."""
-    if out.resolve() == table.resolve() or out.is_dir():
+    # A device or a pipe would be replaced, not written to.
+    if out.resolve() == table.resolve() or (out.exists() and not out.is_file()):
         raise ParameterError(f"out must be a file of its own, got {str(out)!r}")
     folder = RunFolder.open(run)
+    if is_of_run(run, out):
+        raise ParameterError(f"out must not be a file of the run, got {str(out)!r}")
     trained, rows = _opened(folder, table)
     found = trained.predict_encoded(rows)
     text = io.StringIO()

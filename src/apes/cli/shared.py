@@ -31,9 +31,9 @@ Norm = Annotated[float | None, typer.Option(help="Bound R of an update's L2 norm
 Seed = Annotated[int, typer.Option(help="Seed of the budgets.")]
 
 
-def parse_levels(text: str | None) -> int | str | None:
-    """A number of levels, or the text, if it is none; terms say what is wrong with it."""
-    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else text
+def parse_levels(text: int | str | None) -> int | str | None:
+    """A number of levels, or what was given, if it is no text of one; terms say what is wrong with it."""
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 10 else text
 
 
 def certified_terms(levels: str | None, **choices: Any) -> Terms:

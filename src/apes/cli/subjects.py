@@ -11,7 +11,7 @@ from rich.markup import escape
 from apes.accounting.account import BudgetGroup
 from apes.checks import unused
 from apes.cli import display
-from apes.data.table.schema import Schema
+from apes.mathematics.arrays import F64
 from apes.models.model import Model
 from apes.population import People
 from apes.terms.own_table import OwnTable
@@ -24,7 +24,7 @@ def subjects(chosen: Simulation | OwnTable, data_dir: Path | None) -> tuple[Peop
     if isinstance(chosen, Simulation):
         dataset = display.dataset(chosen, data_dir)
         return chosen.people(dataset), chosen.model(dataset), dataset.provenance
-    unused({"data_dir": data_dir}, "data is a file")
+    unused({"data_dir": None if data_dir is None else str(data_dir)}, "data is a file")
     with display.steps(f"reading {escape(Path(chosen.data).name)}", "read") as progress:
         people = chosen.people(progress)
     return people, chosen.model(people), f"own table: {chosen.data}"
@@ -41,15 +41,20 @@ def of_table(people: People, result: TrainingResult) -> dict[str, Any]:
     return {"table": said}
 
 
-def named_groups(groups: Iterable[BudgetGroup], schema: Schema | None) -> list[dict[str, Any]]:
-    """Groups of users by their budgets, with the levels that they chose, if they chose among levels.
+def named_groups(groups: Iterable[BudgetGroup], people: People, applied: F64) -> list[dict[str, Any]]:
+    """Groups of users by their budgets as they were applied, with the levels that they chose, if they did among levels.
 
-    Whoever chose a budget above the largest that was applied is among the last.
+    A level is named in the group of those who chose it; one that nobody who trains chose is named nowhere, since
+    nothing is proved for it.
     """
-    told, levels = [asdict(group) for group in groups], () if schema is None else schema.budget_levels
+    told = [asdict(group) for group in groups]
+    levels = () if people.schema is None else people.schema.budget_levels
     for group in told if levels else ():
-        largest = math.inf if group is told[-1] else group["budget"]
-        group["levels"] = [name for name, budget in levels if group["budget"] <= budget <= largest]
+        group["levels"] = []
+    for name, budget in levels:
+        theirs = applied[people.budgets == budget]
+        if theirs.size:
+            next(group for group in told if theirs[0] <= group["budget"])["levels"].append(name)
     return told
 
 

@@ -26,7 +26,8 @@ from apes.training.basis import basis_of
 from apes.training.cohort import cohort_names
 from apes.training.round import Workers
 from apes.training.run import Progress
-from apes.training.run_folder import RunFolder, check_new
+from apes.training.run_files import ACCOUNT, ACCURACY, check_new
+from apes.training.run_folder import RunFolder
 from apes.training.train import TrainingResult, train
 
 
@@ -65,7 +66,7 @@ def train_command(
 
         how: dict[str, Any] = {"workers": workers, "resume": reached, "after_round": after_round}
         result = train(task.model, task.people, plan, features=task.features, **how)
-    summary = _summary(chosen.people, task.model, result, time.perf_counter() - began) | of_table(task.people, result)
+    summary = _summary(chosen.people, task, result, time.perf_counter() - began) | of_table(task.people, result)
     summary["out"] = None if folder is None else str(folder.path)
     if folder is not None:
         _finish(folder, result, summary)
@@ -100,7 +101,10 @@ def _new_folder(path: Path, chosen: Choices, task: _Task) -> RunFolder | None:
     budgets = terms.applied(people.budgets)
     with display.working() as say:
         say("settling who takes part")
-        cohorts = terms.cohorts(budgets, dimensions, terms.targets(budgets, people.targets))
+        own = terms.targets(budgets, people.targets, of_table=people.schema is not None)
+        cohorts = terms.cohorts(budgets, dimensions, own)
+    # What cannot be calibrated is refused before there is a folder.
+    terms.calibrator(task.plan.calibration).standard_error(budgets)
     if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
         return None
     basis = basis_of(accountant, len(cohorts), cohort_names(cohorts, budgets))
@@ -115,26 +119,26 @@ def _finish(folder: RunFolder, result: TrainingResult, summary: dict[str, Any]) 
     what = f"{summary['framework']} on {Path(summary['data']).name}"
     title = f"{what}: {summary['users']:,} users, budgets {summary['budgets']}"
     if result.metrics[-1].loss is not None:
-        draw_accuracy(result.metrics, title, folder.path / "accuracy.png")
+        draw_accuracy(result.metrics, title, folder.path / ACCURACY)
     if result.guarantee.why_not_certified is None:
         groups, spent = by_group(result.guarantee, result.budgets), [entry.epsilon or 0.0 for entry in result.metrics]
-        draw_run_account(groups, spent, result.guarantee, folder.path / "account.png")
+        draw_run_account(groups, spent, result.guarantee, folder.path / ACCOUNT)
 
 
-def _summary(simulation: Simulation | OwnTable, model: Model, result: TrainingResult, seconds: float) -> dict[str, Any]:
+def _summary(simulation: Simulation | OwnTable, task: _Task, result: TrainingResult, seconds: float) -> dict[str, Any]:
     """What a run came to, as plain values."""
     plan = result.plan
     low, high = float(result.budgets.min()), float(result.budgets.max())
     exposure, last = result.exposures[-1], result.metrics[-1]
     noise = plan.terms.calibrator(plan.calibration).standard_error(result.budgets)
-    optimizer = plan.schedule.steps(plan.terms, model, noise)
+    optimizer = plan.schedule.steps(plan.terms, task.model, noise)
     local = {"coordinate": [low, high], "user": [exposure.charged * low, exposure.charged * high]}
     if exposure.norm is not None:
         of_both = [local_figures(exposure, budget, result.guarantee.delta) for budget in (low, high)]
         local["user_at_delta"] = [figures["user_at_delta"] for figures in of_both]
     proved = result.guarantee.as_dict([entry.epsilon for entry in result.metrics])
     if proved["epsilon"] is not None:
-        proved["by_budget"] = named_groups(by_group(result.guarantee, result.budgets), result.model.schema)
+        proved["by_budget"] = named_groups(by_group(result.guarantee, result.budgets), task.people, result.budgets)
     return {
         "framework": plan.framework,
         "budgets": budgets_said(simulation),

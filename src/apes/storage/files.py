@@ -39,6 +39,11 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int | Non
             write(file)
             sync(file)
         os.replace(part, path)
+    except OSError as error:
+        # What a full disk says names no file, or one that nobody asked for.
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         part.unlink(missing_ok=True)
 

@@ -31,6 +31,7 @@ ROUNDS = 60
 # R / C at which clipping of single coordinates does not show yet (tuned on the embedded digits).
 _RATIO = 10.0
 # The cap is found to this precision, and the clip bound to the other one.
+_BOLDEST = 100.0
 _CAP_STEPS, _CAP_PRECISION, _HAIR = 20, 2e-3, 1e-6
 
 
@@ -59,7 +60,12 @@ def fitted(plan: Plan, budgets: F64, model: Model) -> Plan:
         return _ratio(replace(settled, cap=cap).terms, own, d)
 
     cap = plan.cap if plan.cap is not None else _cap(ratio, float(own.max()), most)
-    found = replace(settled, cap=cap, clip=norm / min(ratio(cap), most))
+    spends = min(ratio(cap), most)
+    if not spends > 0:
+        raise ParameterError(
+            f"cap must be smaller: no clip bound keeps budgets up to it within the target; got {cap!r}"
+        )
+    found = replace(settled, cap=cap, clip=norm / spends)
     while not _fits(found.terms, own, d):
         found = replace(found, clip=(found.clip or norm) * (1 + _HAIR))
         if not (found.clip or math.inf) < 1e9 * norm:
@@ -81,7 +87,11 @@ def _cap(ratio: Callable[[float | None], float], boldest: float, most: float) ->
     without = ratio(None)
     if without >= most:
         return None
-    low = boldest * without / most
+    if not without > 0:
+        # Beyond that a bit is the sign itself, and costs more than can be said.
+        boldest = min(boldest, _BOLDEST)
+        without = ratio(boldest)
+    low = boldest * without / most or boldest / 2
     while ratio(low) < most:
         low /= 2
     found = bisect(lambda cap: ratio(cap) >= most, boldest, low, steps=_CAP_STEPS, tolerance=_CAP_PRECISION)

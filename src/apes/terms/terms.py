@@ -191,30 +191,30 @@ class Terms:
     def accountant(self, users: int, *, settled: bool, limit: Cost | None = None, keep: bool = False) -> Accountant:
         """The gate of a run under these terms, for about so many users; ``keep``: whether they keep their budgets."""
         target, delta = None if isinstance(self.target_epsilon, str) else self.target_epsilon, self.central_delta(users)
-        # What a target allows is a limit itself.
-        limit = limit if target is None else None
+        limit = limit if target is None else None  # what a target allows is a limit itself
         return Accountant(
             delta, expected_rounds=self.rounds, target=target, settled=settled, limit=limit, keep_budgets=keep
         )
 
-    def targets(self, budgets: F64, brought: ArrayLike | None = None) -> F64 | None:
+    def targets(self, budgets: F64, brought: ArrayLike | None = None, *, of_table: bool = False) -> F64 | None:
         """Everybody's own target, in the order of the users; None where there are none.
 
         Args:
             budgets: Of all users.
             brought: Targets that the people brought along (`Population.targets`), if they did: those count then.
+            of_table: Whether they are people of a table: by their ids, without those who judge, so in no file's order.
         """
         if brought is not None:
-            if self.why_not_certified is not None:
-                raise ParameterError(
-                    f"targets must be left out: nothing central is certified, {self.why_not_certified}"
-                )
+            if (why := self.why_not_certified) is not None:
+                raise ParameterError(f"targets must be left out: nothing central is certified, {why}")
             unused({"target_epsilon": self.target_epsilon}, "people have targets of their own")
             return positive_array("targets", brought)
         kind, own = self._own_target
-        if kind == "file":
-            return read_column("targets", own, budgets.size)
-        return float(own) * budgets if kind == "own" else None
+        if kind == "file" and of_table:
+            must = "target_epsilon must be a number or own:FACTOR for people of a table (or People(targets=...))"
+            raise ParameterError(f"{must}: a file's order is not theirs; got {self.target_epsilon!r}")
+        of_file = read_column("targets", own, budgets.size) if kind == "file" else None
+        return float(own) * budgets if kind == "own" else of_file
 
     def cohorts(self, budgets: F64, dimensions: int, targets: F64 | None = None) -> tuple[Bools, ...]:
         """Who takes part, round after round: everybody, or whoever is within the own target, until nobody is."""

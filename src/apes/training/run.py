@@ -58,13 +58,16 @@ class Identity:
     schedule: str  # what the analyzer does with estimates, and the seed
     people: str  # digest of users, data and budgets
     basis: str = ""  # what its guarantee rests on: the run's own to fill in
+    test: str = ""  # digest of the examples that the model is judged by, where there are any
+    schema: str = ""  # digest of the schema of the table, where people are of one: part of the terms' digest as well
 
     def check(self, other: "Identity") -> None:
         """Raise unless the other is the same, and say what is not."""
         # People first, and the basis last: what is fitted to others changes with them.
-        for name in ("people", "schedule", "terms", "basis"):
+        called = {"people": "people (data or budgets)", "test": "test part"}
+        for name in ("people", "test", "schedule", "terms", "schema", "basis"):
             mine = getattr(self, name)
-            theirs, what = str(getattr(other, name)), "people (data or budgets)" if name == "people" else name
+            theirs, what = str(getattr(other, name)), called.get(name, name)
             if mine != theirs:
                 theirs_only, own = (
                     set(a.split(", ")) - set(b.split(", ")) for a, b in ((theirs, mine), (mine, theirs))

@@ -20,16 +20,25 @@ from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerState
 from apes.data.table.schema import Schema
-from apes.errors import DataError, ParameterError
+from apes.errors import DataError
 from apes.mathematics.arrays import F64
 from apes.storage.arrays import read_arrays
 from apes.storage.files import write_bytes, write_whole
 from apes.storage.version import __version__
 from apes.training.basis import Basis, accountant_of, check_same, digest_of
 from apes.training.run import Identity, Progress, RoundMetrics
+from apes.training.run_files import (
+    BUDGETS,
+    CHECKPOINT,
+    CONFIG,
+    EXPOSURES,
+    METRICS,
+    MODEL,
+    SUMMARY,
+    check_new,
+    configured,
+)
 
-_CONFIG, _CHECKPOINT, _EXPOSURES = "config.json", "checkpoint.npz", "exposures.jsonl"
-_METRICS, _SUMMARY, _MODEL = "metrics.jsonl", "summary.json", "model.npz"
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, OverflowError)
 
 
@@ -52,19 +61,17 @@ class RunFolder:
         versions = {"version": __version__, "python": sys.version.split()[0], "numpy": np.__version__}
         plan = {"choices": dict(choices), "basis": dict(basis), "data": data}
         config = {**plan, "schema": None if schema is None else schema.as_dict(), **versions}
-        _write_json(path / _CONFIG, config)
+        _write_json(path / CONFIG, config)
         return cls(path, config)
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """Open the folder of an earlier run."""
-        file = path / _CONFIG
+        file = path / CONFIG
         try:
-            config = json.loads(file.read_text(encoding="utf-8"))
-            names = ("choices", "basis", "data", "version")
-            return cls(path, {name: config[name] for name in names} | {"schema": config.get("schema")})
+            return cls(path, configured(json.loads(file.read_text(encoding="utf-8"))))
         except FileNotFoundError:
-            raise DataError(f"{path} holds no run: there is no {_CONFIG}; start one with --out {path}") from None
+            raise DataError(f"{path} holds no run: there is no {CONFIG}; start one with --out {path}") from None
         except _UNREADABLE as error:
             raise DataError(f"{file} is not the configuration of a run: {error}") from None
 
@@ -72,12 +79,12 @@ class RunFolder:
         """What the run had reached, or None if it had not finished a round; rounds are not released a second time."""
         reached = self._checkpoint()
         # A crash in the first round leaves one line in the log, and nothing that is written after a checkpoint.
-        if reached is None and (len(self._lines(_EXPOSURES)) > 1 or (self.path / _METRICS).exists()):
+        if reached is None and (len(self._lines(EXPOSURES)) > 1 or (self.path / METRICS).exists()):
             raise DataError(f"{self.path} has released rounds, but its checkpoint is gone; start again in a new folder")
         return reached
 
     def _checkpoint(self) -> Progress | None:
-        file = self.path / _CHECKPOINT
+        file = self.path / CHECKPOINT
         if not file.exists():
             return None
         try:
@@ -100,15 +107,15 @@ class RunFolder:
         # The log before the checkpoint: after a crash it may say a round too many, which is done again, never too few.
         self._grow_log([{"run": header["identity"], **line} for line in exposures])
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        write_whole(self.path / _CHECKPOINT, lambda file: np.savez(file, header=text, **vars(progress.state)))
-        write_bytes(self.path / _METRICS, "".join(json.dumps(entry) + "\n" for entry in metrics).encode())
+        write_whole(self.path / CHECKPOINT, lambda file: np.savez(file, header=text, **vars(progress.state)))
+        write_bytes(self.path / METRICS, "".join(json.dumps(entry) + "\n" for entry in metrics).encode())
 
     def _grow_log(self, entries: list[dict[str, Any]]) -> None:
         """Write the log anew; what it said before must be its beginning."""
-        lines, before = [json.dumps(entry) for entry in entries], self._lines(_EXPOSURES)
+        lines, before = [json.dumps(entry) for entry in entries], self._lines(EXPOSURES)
         if lines[: len(before)] != before:
-            raise DataError(f"{self.path / _EXPOSURES} is of another run than this; start again in a new folder")
-        write_bytes(self.path / _EXPOSURES, "".join(line + "\n" for line in lines).encode())
+            raise DataError(f"{self.path / EXPOSURES} is of another run than this; start again in a new folder")
+        write_bytes(self.path / EXPOSURES, "".join(line + "\n" for line in lines).encode())
 
     def _lines(self, name: str) -> list[str]:
         file = self.path / name
@@ -120,18 +127,23 @@ class RunFolder:
     def finish(self, weights: F64 | None, summary: dict[str, Any]) -> None:
         """Write the model, if there is one, and the summary."""
         if weights is not None:
-            write_whole(self.path / _MODEL, lambda file: np.savez(file, weights=weights))
-        _write_json(self.path / _SUMMARY, summary)
+            write_whole(self.path / MODEL, lambda file: np.savez(file, weights=weights))
+        _write_json(self.path / SUMMARY, summary)
 
     @property
     def schema(self) -> Schema | None:
-        """What is public about the table that the run is on; None if it is on no table."""
+        """What is public about the table that the run is on, by the log of a simulation; None if it is on no table."""
         stored = self.config["schema"]
-        return None if stored is None else Schema.from_dict(stored)
+        found = None if stored is None else Schema.from_dict(stored)
+        digest, bound = "" if found is None else found.digest, self._log()[0].schema
+        # A federation's log is bound to terms that have the schema in them.
+        if bound not in ("", digest):
+            raise DataError(f"{self.path / CONFIG} is not that of its log: it has another schema than was trained on")
+        return found
 
     def weights(self) -> F64:
         """The model of a run that is over."""
-        file = self.path / _MODEL
+        file = self.path / MODEL
         if not file.exists():
             raise DataError(f"{self.path} has no model yet: finish the run first, with --resume {self.path}")
         found = read_arrays(file, ("weights",))["weights"]
@@ -164,7 +176,7 @@ class RunFolder:
         """What the guarantee rests on, by the log; refused if the configuration says otherwise."""
         try:
             said, bound = dict(self.config["basis"]), dict(json.loads(identity.basis))
-            check_same(said, bound, str(self.path / _CONFIG))
+            check_same(said, bound, str(self.path / CONFIG))
             return bound, accountant_of(bound)
         except (*_UNREADABLE, AttributeError) as error:
             raise DataError(f"{self.path} does not say what its guarantee rests on: {error}") from None
@@ -173,11 +185,11 @@ class RunFolder:
         """Raise unless the log has all rounds that checkpoint, metrics and summary know of, and is of the same run."""
         reached = self._checkpoint()
         if reached is not None and reached.identity != identity:
-            raise DataError(f"{self.path / _EXPOSURES} is of another run than {_CHECKPOINT}")
+            raise DataError(f"{self.path / EXPOSURES} is of another run than {CHECKPOINT}")
         known = () if reached is None else reached.exposures
         told = max(len(known), self._rounds_told())
         if len(exposures) < told or [e.as_dict() for e in known] != [e.as_dict() for e in exposures[: len(known)]]:
-            raise DataError(f"{self.path / _EXPOSURES} is not the whole log of this run: others say {told} rounds")
+            raise DataError(f"{self.path / EXPOSURES} is not the whole log of this run: others say {told} rounds")
 
     def _check_planned(self, basis: Basis, names: list[str]) -> None:
         """Raise unless those took part who were to, and who was still to take part is known."""
@@ -187,13 +199,13 @@ class RunFolder:
         if len(names) < rounds:
             raise DataError(f"{self.path} was stopped while people were leaving: finish it first, with --resume")
         if digest_of(names) != basis["cohorts"]:
-            raise DataError(f"{self.path / _EXPOSURES} is of other cohorts than were settled beforehand")
+            raise DataError(f"{self.path / EXPOSURES} is of other cohorts than were settled beforehand")
 
     def _log(self) -> tuple[Identity, tuple[Exposure, ...]]:
         """Which run the log is of, all of it, and what it says was charged."""
-        file = self.path / _EXPOSURES
-        if not (lines := self._lines(_EXPOSURES)):
-            raise DataError(f"{self.path} has released nothing yet: there is nothing in {_EXPOSURES}")
+        file = self.path / EXPOSURES
+        if not (lines := self._lines(EXPOSURES)):
+            raise DataError(f"{self.path} has released nothing yet: there is nothing in {EXPOSURES}")
         try:
             entries = [json.loads(line) for line in lines]
             runs = [entry.pop("run") for entry in entries]
@@ -205,10 +217,10 @@ class RunFolder:
 
     def _rounds_told(self) -> int:
         """How many rounds there were, going by metrics and summary; 0 without either."""
-        file = self.path / _SUMMARY
+        file = self.path / SUMMARY
         try:
             summary = json.loads(file.read_text(encoding="utf-8"))["rounds"] if file.exists() else 0
-            return max(int(summary), len(self._lines(_METRICS)))
+            return max(int(summary), len(self._lines(METRICS)))
         except _UNREADABLE as error:
             raise DataError(f"{file} is damaged: {error}") from None
 
@@ -231,17 +243,7 @@ class RunFolder:
             raise DataError(f"{path} cannot be read, so what was spent is not known: {error}") from None
 
     def _budgets_file(self, name: str) -> Path:
-        return self.path / "budgets" / f"{name}.npy"
-
-
-def check_new(path: Path) -> None:
-    """Raise unless a new run can be started in this folder."""
-    if path == Path():
-        raise ParameterError("out must name a folder of its own, got the current one")
-    if any((path / name).exists() for name in (_CONFIG, _CHECKPOINT, _EXPOSURES)):
-        raise ParameterError(f"out must be a new folder, got {str(path)!r}, which holds a run: --resume continues it")
-    if path.exists() and not path.is_dir():
-        raise ParameterError(f"out must be a folder, got the file {str(path)!r}")
+        return self.path / BUDGETS / f"{name}.npy"
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -100,7 +100,7 @@ def train(
     offering("model", model, "start", "updates", "evaluate", "digest")
     offering("people", people, "block")
     test = getattr(people, "test", None) if test is None else test
-    schema = people.schema if isinstance(people, People) else None
+    schema, judges = people.schema if isinstance(people, People) else None, str(getattr(test, "digest", ""))
     if features is not None:
         people, test = mapped(people, test, features)
     brought, own = getattr(people, "targets", None), people.budgets
@@ -108,8 +108,9 @@ def train(
     budgets = plan.terms.applied(own)
     # How rows of a table were encoded is part of what users agree to, as a feature map is.
     digest = plan.terms.digest(model, " ".join(part.digest for part in (schema, features) if part is not None))
-    identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest)
-    start, targets = check_model(model), plan.terms.targets(own, brought)
+    bound = {"test": judges, "schema": "" if schema is None else schema.digest}
+    identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest, **bound)
+    start, targets = check_model(model), plan.terms.targets(own, brought, of_table=schema is not None)
     # Settled: who takes part in which round, and how many fit, follows from budgets and targets alone.
     cohorts = plan.terms.cohorts(budgets, start.size, targets)
     of, names = (plan.terms, plan.schedule, model, identity), cohort_names(cohorts, budgets)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from apes.data.table.cells import as_they_are
 from apes.data.table.chunk import ROWS_AT_ONCE, Cells, Chunk, Progress, check_names, make_chunk
 from apes.errors import DataError
 
@@ -40,7 +40,11 @@ def frame_columns(frame: Any) -> dict[str, Any]:
 
 
 def _flat(title: str, name: str, values: Any) -> list[tuple[str, NDArray[Any]]]:
-    array = values if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    try:
+        array = as_they_are(values)
+    except ValueError:
+        message = "must have one number per row, or rows of them, got lists of different lengths"
+        raise DataError(f"{title}, column {name!r}: {message}") from None
     if array.ndim == 1:
         return [(name, array)]
     if array.ndim == 2:

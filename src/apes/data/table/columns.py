@@ -18,6 +18,8 @@ from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, I64
 
 _MOST_VALUES = 65536
+# Closer together than that, scaling by them would divide by 0.
+_NARROWEST = 1e-300
 _VALUES_SHOWN = 10
 
 
@@ -30,9 +32,11 @@ class Number:
     high: float
 
     def __post_init__(self) -> None:
+        said = f"got {self.low!r} and {self.high!r}"
         if not (self.low < self.high and np.isfinite([self.low, self.high, self.high - self.low]).all()):
-            said = f"got {self.low!r} and {self.high!r}"
             raise ParameterError(f"bounds of column {self.name!r} must be two numbers LOW < HIGH, {said}")
+        if not self.high - self.low >= _NARROWEST:
+            raise ParameterError(f"bounds of column {self.name!r} must be at least {_NARROWEST:g} apart, {said}")
 
     @property
     def middle(self) -> float:

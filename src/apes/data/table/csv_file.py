@@ -2,8 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from apes.data.table.chunk import ROWS_AT_ONCE, Cells, Chunk, Progress, check_names, make_chunk
@@ -11,7 +10,7 @@ from apes.errors import DataError
 
 
 class CsvTable:
-    """A CSV file; blank lines are no rows."""
+    """A CSV file; blank lines are no rows, but where there is one column: there they are rows with an empty cell."""
 
     def __init__(self, path: Path) -> None:
         self._path, self.title = path, str(path)
@@ -41,15 +40,43 @@ class CsvTable:
                 total = self._path.stat().st_size
                 # Strict: a quote that is never closed would else swallow the rest of the file.
                 text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-                lines = (line for line in csv.reader(text, strict=True) if line)
-                while rows := list(islice(lines, at_once)):
+                for rows in _some(csv.reader(text, strict=True), at_once):
                     yield number, rows
                     number += len(rows)
                     if progress is not None:
                         progress(file.tell(), total)
         except UnicodeDecodeError:
-            raise DataError(f"{self._path}, after row {number}: is not UTF-8 text") from None
-        except csv.Error as error:
-            raise DataError(f"{self._path}, after row {number}: is not CSV: {error}") from None
+            raise DataError(f"{self._path}, after row {max(number - 1, 0)}: is not UTF-8 text") from None
+        except _NotCsv as error:
+            # The header is row 0.
+            where = f"row {number + error.rows}" if number + error.rows else "header"
+            raise DataError(f"{self._path}, {where}: is not CSV: {error}") from None
         except OSError as error:
             raise DataError(f"{self._path} cannot be read: {error.strerror}") from None
+
+
+class _NotCsv(Exception):  # noqa: N818 - it never leaves this file
+    """What is wrong with a line, and how many rows were read since the last ones that were handed on."""
+
+    def __init__(self, rows: int, what: str) -> None:
+        super().__init__(what)
+        self.rows = rows
+
+
+def _some(lines: Iterable[list[str]], at_once: int) -> Iterator[list[list[str]]]:
+    """Rows, so many at a time."""
+    rows: list[list[str]] = []
+    width = 0
+    try:
+        for line in lines:
+            width = width or len(line)
+            if line or width == 1:
+                rows.append(line or [""])
+            if len(rows) == at_once:
+                yield rows
+                rows = []
+    except csv.Error as error:
+        # With a quote that is never closed, the row in which it opens is the one that does not end.
+        raise _NotCsv(len(rows), str(error)) from None
+    if rows:
+        yield rows

@@ -16,6 +16,9 @@ from apes.data.table.schema import REGRESSION, Schema
 from apes.errors import DataError
 from apes.mathematics.arrays import F32, F64, I64
 
+# Of more, Python may be told to make no number.
+_MOST_DIGITS = 640
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -159,7 +162,8 @@ def _classes(labels: Sequence[str], given: Sequence[str] | None) -> tuple[str, .
     if given is not None:
         return tuple(str(name) for name in given)
     found = set(labels)
-    by: Callable[[str], Any] = int if all(name.removeprefix("-").isdecimal() for name in found) else str
+    is_number = all(len(name) <= _MOST_DIGITS and name.removeprefix("-").isdecimal() for name in found)
+    by: Callable[[str], Any] = int if is_number else str
     return tuple(sorted(found, key=lambda name: (by(name), name)))
 
 

@@ -16,6 +16,8 @@ from apes.errors import DataError, ParameterError
 CLASSIFICATION, REGRESSION = "classification", "regression"
 TASKS = (CLASSIFICATION, REGRESSION)
 _VERSION = 1
+# Digits and sign of the smallest.
+_LONGEST_INT64 = 20
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,11 @@ class Schema:
             positive(f"budget level {name!r}", budget)
 
     def class_values(self) -> NDArray[Any]:
-        """The classes as scikit-learn has them: whole numbers if all are, else texts."""
-        numbers = [
-            int(name) if name.isascii() and name.removeprefix("-").isdecimal() else None for name in self.classes
-        ]
-        return np.array(numbers if [str(number) for number in numbers] == list(self.classes) else self.classes)
+        """The classes as scikit-learn has them: whole numbers if all are, and fit into 64 bits, else texts."""
+        numbers = [_int64(name) for name in self.classes]
+        if [str(number) for number in numbers] == list(self.classes):
+            return np.array(numbers, dtype=np.int64)
+        return np.array(self.classes)
 
     @property
     def digest(self) -> str:
@@ -80,3 +82,10 @@ class Schema:
             return cls(**fields)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"this is not the schema of a table: {error}") from None
+
+
+def _int64(name: str) -> int | None:
+    """The whole number that a name is, if 64 bits hold it."""
+    is_number = len(name) <= _LONGEST_INT64 and name.isascii() and name.removeprefix("-").isdecimal()
+    number = int(name) if is_number else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
