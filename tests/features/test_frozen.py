@@ -116,7 +116,7 @@ class Counts(nn.Module):
         (lambda: nn.Sequential(Counts()), r"layer '0' \(Counts\) changes its buffer '0.seen'"),
         (lambda: nn.Sequential(nn.BatchNorm1d(64, track_running_stats=False)), r"layer '0' \(BatchNorm1d\) mixes rows"),
         (lambda: nn.Sequential(nn.Linear(9, 8)), r"layer '0' \(Linear\) cannot run on rows"),
-        (lambda: nn.Flatten(0), r"module must return a tensor with an entry per row, 1, got torch.float32 of shape \(64,\)"),
+        (lambda: nn.Flatten(0), r"with an entry per row, 1, got torch.float32 of shape \(64,\)"),
         (lambda: abs, "module must be a torch.nn.Module, got builtin_function_or_method"),
     ],
 )
