@@ -29,13 +29,15 @@ from apes.shuffler.service.policy import Policy
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.files import write_bytes
 from apes.storage.settings import write_settings
-from apes.wire.envelope import Binding, envelope_size, parse, seal
+from apes.wire.announcement import FIRST, Announcement
+from apes.wire.envelope import envelope_size, parse, seal
 from apes.wire.frames import FrameReader, framed
 from apes.wire.packing import packed
 
 _DIMENSIONS, _LEVELS = 7_850, 256
 _RUNS = tuple(f"{number:032x}" for number in (1, 2, 3))
 _TERMS = "ab" * 32
+_ANALYZER = Ed25519PrivateKey.generate()
 
 
 def main() -> None:
@@ -84,8 +86,12 @@ def measure(folder: Path, users: int) -> dict[str, Any]:
     }
 
 
+def _announcement(run: str) -> Announcement:
+    return Announcement(bytes.fromhex(run), 1, bytes.fromhex(_TERMS), bytes(32), FIRST)
+
+
 def _make_batch(path: Path, run: str, keys: list[Ed25519PrivateKey], opener: X25519PrivateKey) -> Path:
-    binding, rng = Binding(bytes.fromhex(run), 1, bytes.fromhex(_TERMS)), np.random.default_rng(1)
+    binding, rng = _announcement(run).binding, np.random.default_rng(1)
     with path.open("wb") as file:
         for key in keys:
             levels = rng.integers(0, _LEVELS, _DIMENSIONS, dtype=np.uint8)
@@ -114,18 +120,35 @@ def _set_up(folder: Path, port: int, keys: list[Ed25519PrivateKey], opener: X255
     write_bytes(folder / "tls.pem", certificate)
     write_secret(folder / "tls.key", private)
     write_secret(folder / "shuffler.key", opener.private_bytes_raw())
+    write_secret(folder / "receipts.key", Ed25519PrivateKey.generate().private_bytes_raw())
     write_secret(folder / "token", token.encode())
     senders = tuple(key.public_key().public_bytes_raw().hex() for key in keys)
-    sizes = (1, _DIMENSIONS, _LEVELS, _DIMENSIONS)
-    write_settings(folder / "policy.json", Policy(0.05, 1.0, len(keys), _TERMS, _RUNS, *sizes, 1e-6, senders))
+    policy = Policy(
+        smallest_budget=0.05,
+        largest_budget=1.0,
+        smallest_cohort=len(keys),
+        colluding=0,
+        terms=_TERMS,
+        runs=_RUNS,
+        rounds=1,
+        dimensions=_DIMENSIONS,
+        levels=_LEVELS,
+        charged=_DIMENSIONS,
+        delta=1e-6,
+        analyzer=_ANALYZER.public_key().public_bytes_raw().hex(),
+        senders=senders,
+        budgets=(0.5,) * len(senders),
+    )
+    write_settings(folder / "policy.json", policy, 0o600)
     write_settings(folder / "shuffler.json", ShufflerSettings(HOST, port))
     return token
 
 
 def _close(client: ShufflerClient, run: str, batch: Path, users: int) -> None:
-    release = client.close_round(run, 1, batch)
-    if release.batch.budgets.size != users or release.refused:
-        raise ProtocolError(f"the shuffler counted {release.batch.budgets.size} of {users}: {release.refused}")
+    client.announce(run, 1, _announcement(run).signed(_ANALYZER))
+    receipt = client.close_round(run, 1, batch).receipt
+    if receipt.users != users or receipt.refused:
+        raise ProtocolError(f"the shuffler counted {receipt.users} of {users}: {receipt.refused}")
 
 
 def _seconds(work: Any) -> float:

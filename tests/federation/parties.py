@@ -1,5 +1,6 @@
 """Real `apes` processes for the tests: started, asked, killed, started again; and what honest users send."""
 
+import hashlib
 import io
 import itertools
 import json
@@ -13,11 +14,13 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import numpy as np
 import psutil
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, settings
 
 from apes import Examples, LogisticRegression, Schedule, Terms
@@ -34,9 +37,13 @@ from apes.storage.database import read_database
 from apes.storage.files import write_bytes
 from apes.storage.settings import read_settings, write_settings
 from apes.training.run import Identity, Run
+from apes.wire.announcement import FIRST, Announcement
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader, framed
 from apes.wire.packing import unpacked
+from apes.wire.receipt import Receipt
+from apes.wire.release import Release
+from apes.wire.roster import Roster
 
 APES = Path(sys.executable).with_name("apes")
 TOKEN = "a-token-of-the-tests"
@@ -44,7 +51,9 @@ RUN, OTHER_RUN = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 # Eight users' levels and budgets; the budgets have digits that occur nowhere else.
 LEVELS = np.random.default_rng(11).integers(0, 16, (8, 15), dtype=np.uint8)
 BUDGETS = np.array([0.7318642, 0.0591837, 0.9946521, 0.3517264, 0.4628193, 0.8273916, 0.1938475, 0.6152738])
-LIMITS = Limits(0.05, 1.0, 3)
+# Everybody is honest here; who may not be is looked at in test_who_counts.py.
+LIMITS = Limits(0.05, 1.0, 3, largest_card=8, colluding=0)
+ANALYZER, RECEIPTS = (Ed25519PrivateKey.from_private_bytes(bytes(32 * [number])) for number in (1, 2))
 EXTREME_WEIGHTS = {
     "3e38": np.full(15, 3e38),
     "-3e38": np.full(15, -3e38),
@@ -78,6 +87,17 @@ def agreed(rounds=3, features=4, local=None, limits=None, **choices):
     return FederationTerms(terms, LogisticRegression(features, 3, local), LIMITS if limits is None else limits)
 
 
+def public(key):
+    """The public half of a key, in hexadecimal."""
+    return key.public_key().public_bytes_raw().hex()
+
+
+def announced(terms, number=1, run=RUN, weights=bytes(60), previous=FIRST):
+    """A round as the analyzer announces it, under the terms with this digest."""
+    digest = hashlib.sha256(weights).digest()
+    return Announcement(bytes.fromhex(run), number, bytes.fromhex(terms), digest, previous)
+
+
 def honest(small, users=range(8), **bound):
     """Sealed reports of these users."""
     return [small.report(user, LEVELS[user], BUDGETS[user], **bound) for user in users]
@@ -89,11 +109,21 @@ def counts_of(levels):
 
 
 def is_of(release, users):
-    """Whether a release holds exactly the reports of these users."""
+    """Whether a release, or what was taken in so far, holds exactly the reports of these users."""
     users = sorted(users)
-    return (release.batch.counts == counts_of(LEVELS[users])).all() and (
-        release.batch.budgets == np.sort(BUDGETS[users])
-    ).all()
+    is_released = isinstance(release, Release)
+    counts, present = (
+        (release.counts, release.receipt.users) if is_released else (release.counts(), len(release.senders))
+    )
+    return present == len(users) and (counts == counts_of(LEVELS[users])).all()
+
+
+def release_of(announcement, users=range(8), budgets=BUDGETS, /, key=RECEIPTS, **changes):
+    """The shuffler's release of these users' reports on an announcement; ``budgets`` are the roster's."""
+    run, terms = announcement.run.hex(), announcement.terms.hex()
+    roster, previous = Roster(run, terms, budgets).digest, announcement.previous.hex()
+    bound = run, announcement.round, terms, announcement.digest.hex(), roster, len(users), 0, (0, 0), "0" * 64, previous
+    return Release.of(replace(Receipt(*bound), **changes), counts_of(LEVELS[list(users)]), key)
 
 
 def resigned(unsigned, key):
@@ -165,8 +195,10 @@ class Shuffler(Party):
         write_bytes(folder / "tls.pem", certificate)
         write_secret(folder / "tls.key", private)
         write_secret(folder / "shuffler.key", key.private_bytes_raw())
+        write_secret(folder / "receipts.key", RECEIPTS.private_bytes_raw())
         write_secret(folder / "token", TOKEN.encode())
-        write_settings(folder / "policy.json", policy)
+        write_settings(folder / "policy.json", policy, 0o600)
+        self.terms = policy.terms
         write_settings(folder / "shuffler.json", ShufflerSettings(HOST, self.port))
         self.tls = ssl.create_default_context(cadata=authority.certificate().decode())
         self.http = self.client()
@@ -186,10 +218,21 @@ class Shuffler(Party):
         except httpx.TransportError:
             return False
 
-    def get(self, number, run=RUN):
+    def next_run(self):
+        """A run that no other test uses."""
+        return f"{self.next_round():032x}"
+
+    def get(self, number=1, run=RUN):
         return self.http.get(path(number, run))
 
-    def post(self, number, reports, run=RUN):
+    def announce(self, number=1, run=RUN, key=ANALYZER, **choices):
+        """Announce a round; what the shuffler says to it."""
+        signed = announced(self.terms, number, run, **choices).signed(key)
+        return self.http.put(f"{path(number, run)}/announcement", content=signed)
+
+    def post(self, reports, number=1, run=RUN, **choices):
+        """Announce a round, and send its reports."""
+        self.announce(number, run, **choices)
         return self.http.post(path(number, run), content=b"".join(framed(reports)))
 
     def metrics(self):
@@ -204,11 +247,12 @@ class Shuffler(Party):
         """A bare TLS connection."""
         return self.tls.wrap_socket(socket.create_connection((HOST, self.port)), server_hostname=HOST)
 
-    def begin_upload(self, number, body):
-        """Send the head and a part of a batch; the rest is up to the caller."""
+    def begin_upload(self, run, body):
+        """Announce a run's first round, send the head and a part of its batch; the rest is up to the caller."""
+        self.announce(run=run)
         connection = self.connect()
         connection.sendall(
-            f"POST {path(number)} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"POST {path(run=run)} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
             f"Content-Length: {len(body) + 1000}\r\n\r\n".encode()
             + body
         )
@@ -220,7 +264,7 @@ def rounds_of(ledger, sender):
     return read_database(ledger, f"select count(*) from participants where sender = x'{sender.hex()}'")[0][0]
 
 
-def path(number, run=RUN):
+def path(number=1, run=RUN):
     return f"/v1/runs/{run}/rounds/{number}"
 
 
@@ -236,8 +280,7 @@ class VaultProcess(Party):
         write_secret(folder / "data.npz", archive.getvalue())
         write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
         terms.write(folder / "terms.json")
-        public = shuffler.public_key().public_bytes_raw().hex()
-        settings = VaultSettings(runs, public, **choices)
+        settings = VaultSettings(runs, public(shuffler), public(ANALYZER), **choices)
         self.ledger = folder / settings.ledger
         write_settings(folder / "vault.json", settings)
 
@@ -246,11 +289,11 @@ class VaultProcess(Party):
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(str(self.socket)) == 0
 
-    def request(self, number, weights=None, **changes):
+    def request(self, number, weights=None, key=ANALYZER, **changes):
         """A request as bytes, honest but for the changes."""
-        header = {"version": 2, "run": RUN, "round": number, "terms": self.terms.digest, **changes}
         weights = bytes(4 * self.terms.dimensions) if weights is None else weights
-        return b"".join(framed([json.dumps(header).encode(), weights]))
+        bound = {"terms": self.terms.digest, "number": number, "weights": weights, **changes}
+        return b"".join(framed([announced(**bound).signed(key), weights]))
 
     def ask(self, request):
         """The whole answer to these bytes."""
@@ -289,9 +332,10 @@ def new_run(layout):
     return Run(terms.terms, schedule, model, of, test=test, **choices)
 
 
-def take(run, batch):
-    """Charge a round and conclude it."""
-    run.charge(batch.budgets)
+def take(run, batch, honest=None):
+    """Charge a round and conclude it; ``honest`` are how many of those in it are relied on, by default all."""
+    everybody = np.sort(batch.budgets)
+    run.charge(everybody, everybody if honest is None else everybody[-honest:])
     run.conclude(batch, time.perf_counter())
 
 

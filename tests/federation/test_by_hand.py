@@ -37,7 +37,7 @@ def write_data(path, seed, budgets, features=784):
 def invited(tmp_path_factory):
     folder = tmp_path_factory.mktemp("h")
     ports = free_ports(4)
-    options = ["--users", 3, "--rounds", 1, "--nodes", 2, "--smallest-cohort", 3, "--levels", 16]
+    options = ["--users", 3, "--rounds", 1, "--nodes", 2, "--smallest-cohort", 1, "--largest-card", 2, "--levels", 16]
     options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1"]
     servers = ["--shuffler", f"127.0.0.1:{ports[0]}", "--superlink", f"127.0.0.1:{ports[1]}"]
     code, output, errors = apes("federation", "invite", folder / "org", *options, *servers, "--json")
@@ -140,7 +140,8 @@ def test_too_few_cards_are_not_admitted(invited, tmp_path):
     )
     code, _, errors = apes("federation", "admit", folder / "org", tmp_path / "d" / "card.json")
     assert code == 2
-    assert "smallest_cohort must be in [1, 1]" in errors
+    said = "smallest_cohort 1 of honest senders beside colluding 2 needs at least 3 senders in all, got 1"
+    assert errors == f"apes: {said}\n"
 
 
 def test_an_address_needs_a_port(tmp_path):

@@ -17,9 +17,10 @@ import numpy as np
 import psutil
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import APES, apes, new_run, take
+from parties import APES, apes, new_run
 
-from apes import Plan, Simulation
+from apes import CountedBatch, Plan, Simulation
+from apes.accounting.roster import read_as
 from apes.federation.subject import Subject
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.setup import set_up
@@ -44,6 +45,7 @@ def trial(small_digits, tmp_path_factory):
         Subject.of_images(people, small_digits),
         people.people(small_digits),
         DEVICES,
+        colluding=0,
         round_seconds=ROUND_SECONDS,
     )
     trial = Trial(folder)
@@ -157,11 +159,10 @@ def test_a_device_that_dies_in_mid_round_is_not_counted_and_the_certificate_says
     answered, spent = vaults(trial)[1]
     assert alone not in answered
     assert spent == len(before)
-    # What was spent is charged to those who took part, and more than if nobody had been missing.
+    # As many are charged as took part, those with the largest budgets; more than if nobody had been missing.
     certified = [entry.epsilon for entry in metrics]
-    assert certified == charged(trial, [release.batch.budgets for release, _ in books.values()][: alone + 1])
-    everybody = np.array(sorted(budget(trial, device) for device in range(1, DEVICES + 1)))
-    whole = charged(trial, [books[number][0].batch.budgets for number in range(1, alone)] + [everybody] * 2)
+    assert certified == charged(trial, largest(trial, books)[: alone + 1])
+    whole = charged(trial, largest(trial, books)[: alone - 1] + [roster(trial)] * 2)
     assert certified[: alone - 1] == whole[: alone - 1]
     assert certified[alone - 1] > whole[alone - 1]
     assert certified[alone] > whole[alone]
@@ -197,8 +198,7 @@ def test_up_killed_leaves_nothing_that_down_does_not_stop_and_up_goes_on(trial, 
     assert len(trial.metrics()) == summary["rounds"] == ROUNDS
     books = check_books(trial)
     assert summary["participants_by_round"] == [len(senders) for _, senders in books.values()]
-    budgets = [release.batch.budgets for release, _ in books.values()]
-    assert summary["certified"]["epsilon_by_round"] == charged(trial, budgets)
+    assert summary["certified"]["epsilon_by_round"] == charged(trial, largest(trial, books))
     with np.load(trial.layout.analyzer / "run" / "model.npz") as stored:
         np.testing.assert_array_equal(stored["weights"], replayed(trial, books).model())
 
@@ -218,14 +218,12 @@ def check_books(trial):
     assert list(books) in ([*range(1, reached + 1)], [*range(1, reached + 2)])
     for number, (release, senders) in books.items():
         # No report counted twice: as many in every coordinate as there are senders, each of them once.
-        assert release.round == number
-        assert len(senders) == len(set(senders)) == release.batch.budgets.size
-        assert (release.batch.counts.sum(axis=1) == len(senders)).all()
+        assert release.receipt.round == number
+        assert len(senders) == len(set(senders)) == release.receipt.users
+        assert (release.counts.sum(axis=1) == len(senders)).all()
         assert set(senders) <= set(users)
         # Nor one that was not paid for.
         assert all(number in own[users[sender]][0] for sender in senders)
-        budgets = sorted(budget(trial, users[sender]) for sender in senders)
-        np.testing.assert_array_equal(release.batch.budgets, budgets)
     for device, (answered, spent) in own.items():
         # No budget spent twice: one charge per round that was answered, and none of another size.
         assert spent == len(answered) == len(set(answered)), f"device {device}"
@@ -250,8 +248,20 @@ def replayed(trial, books):
     """The run that the releases of the ledger lead to."""
     run = new_run(trial.layout)
     for release, _ in books.values():
-        take(run, release.batch)
+        budgets = read_as(roster(trial), release.receipt.users)
+        run.charge(budgets, roster(trial)[-release.receipt.users :])
+        run.conclude(CountedBatch(release.counts, budgets), time.perf_counter())
     return run
+
+
+def roster(trial):
+    """Everybody's budgets, in order of size."""
+    return np.array(sorted(budget(trial, device) for device in range(1, DEVICES + 1)))
+
+
+def largest(trial, books):
+    """The largest budgets of the roster, round by round: as many as were there."""
+    return [roster(trial)[-release.receipt.users :] for release, _ in books.values()]
 
 
 def charged(trial, budgets):

@@ -22,6 +22,7 @@ from apes.federation.vault.lifetime import Lifetime
 from apes.shuffler.service.policy import Policy
 from apes.storage.settings import read_settings
 from apes.training.run_folder import RunFolder
+from apes.wire.roster import Roster
 
 # One worker builds the module's fixture, once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("federation")]
@@ -71,7 +72,7 @@ def read_memory(pid):
 def test_every_round_took_place_with_everybody(trained):
     assert trained.summary["rounds"] == ROUNDS
     assert trained.summary["participants_by_round"] == [DEVICES] * ROUNDS
-    assert [release.refused for release in trained.releases] == [{}] * ROUNDS
+    assert [release.receipt.refused for release in trained.releases] == [{}] * ROUNDS
 
 
 def test_the_model_is_the_simulations_bit_for_bit(trained):
@@ -102,7 +103,7 @@ def test_nothing_is_left_running(trained):
 
 
 def test_init_refuses_a_folder_that_exists(trained):
-    code, _, errors = apes("federation", "init", trained.layout.folder, "--devices", 2)
+    code, _, errors = apes("federation", "init", trained.layout.folder, "--devices", DEVICES)
     assert code == 2
     assert "must not exist yet" in errors
     assert trained.layout.settings.exists()
@@ -128,7 +129,8 @@ class TestAnalyzerSees:
         )
 
     def test_no_key_that_opens_or_signs(self, trained):
-        secrets = [trained.layout.shuffler / "shuffler.key"]
+        secrets = [trained.layout.shuffler / name for name in ("shuffler.key", "receipts.key")]
+        secrets.append(trained.layout.folder / "organiser.key")
         secrets += [trained.layout.device(number) / "keys.bin" for number in range(1, DEVICES + 1)]
         for secret in secrets:
             key = secret.read_bytes()
@@ -136,14 +138,15 @@ class TestAnalyzerSees:
             for file in trained.layout.analyzer.rglob("*"):
                 assert not file.is_file() or key not in file.read_bytes()
 
-    def test_only_the_multiset_of_budgets_and_levels(self, trained):
-        """A release is what anybody could compute from the reports as a set: no order, no names."""
+    def test_only_counts_and_how_many_there_are(self, trained):
+        """A release is what anybody could compute from the levels as a set: no order, no names, no budgets."""
         for number, release in enumerate(trained.releases, 1):
             reports = opened(trained, number)
             levels = np.stack([row for _, row in reports])
             counts = np.stack([np.bincount(column, minlength=trained.terms.levels) for column in levels.T])
-            assert (release.batch.counts == counts).all()
-            assert release.batch.budgets.tolist() == sorted(budget for budget, _ in reports)
+            assert (release.counts == counts).all()
+            assert release.receipt.users == len(reports)
+            assert not any(np.float64(budget).tobytes() in release.encode() for budget, _ in reports)
 
 
 class TestRelaySees:
@@ -174,8 +177,9 @@ class TestRelaySees:
         import apes.federation
 
         source = (Path(apes.federation.__file__).parent / "app" / "apes_app" / "courier.py").read_text()
+        assert "vault_seconds" not in source
         imports = set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE))
-        assert imports <= {"flwr", "json", "socket", "struct", "time"}
+        assert imports <= {"flwr", "socket", "struct"}
 
 
 class TestShufflerSees:
@@ -212,6 +216,10 @@ class TestVaultKeeps:
             for name in ("data.npz", "keys.bin", "node.key", "ledger.sqlite"):
                 assert (folder / name).stat().st_mode & 0o077 == 0, name
 
+    def test_the_policy_with_its_budgets_to_the_shuffler(self, trained):
+        for name in ("policy.json", "shuffler.key", "receipts.key", "ledger.sqlite"):
+            assert (trained.layout.shuffler / name).stat().st_mode & 0o077 == 0, name
+
     def test_a_ledger_of_what_was_spent(self, trained):
         for number in range(1, DEVICES + 1):
             (account,) = read_accounts(trained.layout.device(number))
@@ -223,9 +231,10 @@ class TestVaultKeeps:
             assert account.rounds_left == 0
 
     def test_whose_report_is_whose(self, trained):
-        """The model is made of what these vaults drew: their budgets are those of their own files."""
+        """The model is made of what these vaults drew: the roster's budgets are those of their own files."""
         budgets = []
         for number in range(1, DEVICES + 1):
             with np.load(trained.layout.device(number) / "data.npz") as data:
                 budgets += data["budgets"].tolist()
-        assert sorted(budgets) == trained.releases[0].batch.budgets.tolist()
+        roster = Roster.decode((trained.layout.analyzer / "run" / "roster.bin").read_bytes())
+        assert sorted(budgets) == roster.budgets.tolist()

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from own_models import PACKAGE, forget, installed, write_package
-from parties import BUDGETS, RUN, VaultProcess, agreed, apes, opened, population
+from parties import ANALYZER, BUDGETS, RUN, VaultProcess, agreed, announced, apes, opened, population
 
 from apes import Examples, LogisticRegression, Schedule, Terms
 from apes.errors import DataError, ParameterError
@@ -292,11 +292,12 @@ def people(**changes):
 
 def vault_on(small, tmp_path, model, terms, held):
     ledger = VaultLedger(tmp_path / "ledger.sqlite", 8, Lifetime())
-    return Vault(terms, (RUN,), held, small.shuffler.public_key(), ledger, model)
+    return Vault(terms, (RUN,), held, small.shuffler.public_key(), ANALYZER.public_key(), ledger, model)
 
 
 def asked(terms, weights, number=1):
-    return Request(RUN, number, terms.digest, np.asarray(weights, dtype="<f4").tobytes())
+    raw = np.asarray(weights, dtype="<f4").tobytes()
+    return Request(announced(terms.digest, number, weights=raw).signed(ANALYZER), raw)
 
 
 class TestInTheVault:
@@ -361,7 +362,7 @@ class TestInTheVault:
     ],
 )
 def test_init_refuses(package, tmp_path, options, said):
-    code, _, errors = apes("federation", "init", tmp_path / "f", "--devices", 2, "--rounds", 1, *options)
+    code, _, errors = apes("federation", "init", tmp_path / "f", "--devices", 3, "--rounds", 1, *options)
     *_, last = errors.splitlines()
     assert code == 2
     assert last.startswith("apes: ")

@@ -47,7 +47,7 @@ def figures(tiny):
 def up(folder, tiny, target):
     """Make a federation with this target, and let it run."""
     plan = apes.Plan(rounds=ROUNDS, levels=LEVELS, target_epsilon=target)
-    set_up(folder, plan, Subject.of_images(PEOPLE, tiny), PEOPLE.people(tiny), DEVICES)
+    set_up(folder, plan, Subject.of_images(PEOPLE, tiny), PEOPLE.people(tiny), DEVICES, colluding=0)
     try:
         return Layout(folder), command("federation", "up", folder, "--json")
     finally:
@@ -100,6 +100,6 @@ def test_a_target_between_the_first_two_rounds(tiny, figures, tmp_path):
     assert certified["mu"] > 0
     assert certified["epsilon_by_round"] == pytest.approx(figures[:1], rel=1e-5)
     run = new_run(layout)
-    take(run, releases[1].batch)
+    take(run, apes.CountedBatch(releases[1].counts, PEOPLE.people(tiny).budgets))
     with np.load(layout.analyzer / "run" / "model.npz") as stored:
         np.testing.assert_array_equal(stored["weights"], run.model())

@@ -62,7 +62,12 @@ def _account_of_run(path: Path, plot: Path | None, as_json: bool) -> None:
     """Charge again what a run's log says was released; for everybody, and for users by their budgets."""
     with display.working() as show:
         show("certifying the run again")
-        by_round, guarantee = RunFolder.open(path).recertify()
+        folder = RunFolder.open(path)
+        if "receipts_key" in folder.config["choices"]:
+            from apes.federation.receipts import check_receipts
+
+            check_receipts(folder)
+        by_round, guarantee = folder.recertify()
         show("personal guarantees")
         is_certified = guarantee.why_not_certified is None
         groups = by_group(guarantee, guarantee.budgets) if is_certified else ()

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from apes.federation.subject import Subject
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
+_CARD = typer.Option(help="Most senders that one device or silo may bring.")
+Colluding = Annotated[
+    int | None,
+    typer.Option(help="How many senders of a round may be on the analyzer's side (default: as many as a card has)."),
+]
 RoundSeconds = Annotated[float, typer.Option(help="How long a round waits for reports.")]
 Model = Annotated[
     str | None,
@@ -43,8 +48,10 @@ def init_command(
     model: Model = None,
     data_dir: shared.DataDir = None,
     smallest_cohort: Annotated[
-        int | None, typer.Option(help="Fewest reports that the shuffler releases (default: half of the users).")
+        int | None, typer.Option(help="Fewest honest senders of a round (default: half of the users who are).")
     ] = None,
+    largest_card: Annotated[int | None, _CARD] = None,
+    colluding: Colluding = None,
     round_seconds: RoundSeconds = 600.0,
     keep_sealed: Annotated[bool, typer.Option(help="Let the analyzer keep the sealed reports.")] = False,
     as_json: shared.Json = False,
@@ -61,10 +68,10 @@ def init_command(
     users = people.budgets.size
     if devices is not None and devices != users:
         raise ParameterError(f"devices must be {users}, one per user who trains, or silos be given; got {devices!r}")
-    how: dict[str, Any] = {"smallest_cohort": smallest_cohort, "round_seconds": round_seconds}
+    how: dict[str, Any] = {"smallest_cohort": smallest_cohort, "largest_card": largest_card, "colluding": colluding}
     plan, vaults = chosen.plan, devices or silos or 0
     with display.steps("making keys", "users") as progress:
-        how |= {"keep_sealed": keep_sealed, "progress": progress}
+        how |= {"round_seconds": round_seconds, "keep_sealed": keep_sealed, "progress": progress}
         federation = set_up(folder, plan, subject, people, vaults, model=model, **how)
     text = f"{folder}: {federation.vaults} vaults, {federation.users} users; next: apes federation up {folder}"
     shared.tell({"folder": str(folder), "model": model, **asdict(federation)}, as_json, text)
@@ -79,9 +86,11 @@ def invite_command(
     shuffler: Annotated[str, typer.Option(help="HOST:PORT of the shuffler.")],
     superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
     nodes: Annotated[int, typer.Option(help="SuperNodes to wait for before the first round.")],
-    smallest_cohort: Annotated[int, typer.Option(help="Fewest reports that the shuffler releases.")],
+    smallest_cohort: Annotated[int, typer.Option(help="Fewest honest senders of a round.")],
     smallest_budget: Annotated[float, typer.Option(help="Smallest local budget taken.")],
     largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
+    largest_card: Annotated[int, _CARD] = 1,
+    colluding: Colluding = None,
     model: Model = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the files of the public test set.")] = None,
     round_seconds: RoundSeconds = 600.0,
@@ -97,12 +106,13 @@ def invite_command(
         choices["budgets"] = "constant:1"
     chosen = _chosen(choices, model)
     servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
-    limits = Limits(smallest_budget, largest_budget, smallest_cohort)
+    limits = Limits(smallest_budget, largest_budget, smallest_cohort, largest_card, colluding)
     task = task_of(chosen.plan, _public_subject(chosen, choices, data_dir), limits, model)
     with new_folder(folder) as part:
         invitation = invite(part, task, servers)
     said = {"folder": str(folder), "run": invitation.run, "model": model, "terms": task.terms.digest}
-    shared.tell(said, as_json, f"hand out {folder / 'invitation'}")
+    said["fingerprint"] = invitation.fingerprint
+    shared.tell(said, as_json, f"hand out {folder / 'invitation'}; its fingerprint is {invitation.fingerprint}")
 
 
 # parameters: one per option, as typer wants it.
@@ -125,18 +135,20 @@ def join_command(
     as_json: shared.Json = False,
 ) -> None:
     """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
+    from apes.federation.invitation import read_invitation
     from apes.federation.parties import CARD, Consent, join, new_folder
-    from apes.federation.terms import FederationTerms
     from apes.federation.vault.lifetime import Lifetime
 
-    schema = FederationTerms.read(invitation / "terms.json").schema
+    signed, terms = read_invitation(invitation)
+    schema = terms.schema
     whose = {"user_column": user_column, "budget_column": budget_column, "budget": budget}
     arrays, facts = _own_rows(data, schema, whose)
     with new_folder(folder) as part:
         card = join(part, invitation, arrays, Consent(model, Lifetime(lifetime_epsilon, lifetime_delta), node_port))
     runs = "a model that is built in" if model is None else model
-    text = f"{len(card.senders)} users train {runs}; hand over {folder / CARD}"
-    shared.tell({"folder": str(folder), "model": model, **facts, **asdict(card)}, as_json, text)
+    text = f"{len(card.senders)} users train {runs}, invitation {signed.fingerprint}; hand over {folder / CARD}"
+    said = {"folder": str(folder), "model": model, "fingerprint": signed.fingerprint, **facts, **asdict(card)}
+    shared.tell(said, as_json, text)
 
 
 def admit_command(
@@ -145,11 +157,13 @@ def admit_command(
     as_json: shared.Json = False,
 ) -> None:
     """Write the shuffler's policy: exactly these cards' users may report."""
-    from apes.federation.parties import Card, admit
+    from apes.federation.card import Card
+    from apes.federation.parties import admit
     from apes.storage.settings import read_settings
 
     policy = admit(folder, [read_settings(card, Card) for card in cards])
     said = {"terms": policy.terms, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
+    said |= {"colluding": policy.distrusted, "needed": policy.needed}
     shared.tell(said, as_json, f"{said['users']} users admitted to {folder}")
 
 

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from apes.errors import ParameterError
 from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
+from apes.federation.card import Card
+from apes.federation.invitation import AUTHORITY, INVITATION, TERMS, Invitation, authority_digest, read_invitation
 from apes.federation.keys import Authority, node_key, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
@@ -26,35 +28,18 @@ from apes.federation.trial.scripts import write_device_scripts, write_server_scr
 from apes.federation.vault.folder import VAULT, VaultSettings, check_vault
 from apes.federation.vault.lifetime import Lifetime
 from apes.population import Examples
-from apes.shuffler.service.policy import Policy
+from apes.shuffler.service.policy import Limits, Policy
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.arrays import write_arrays
 from apes.storage.files import write_bytes
-from apes.storage.settings import read_settings, write_settings
+from apes.storage.settings import read_key, write_settings
 from apes.terms.schedule import Schedule
 from apes.wire.envelope import RUN_BYTES
 
 CARD = "card.json"
 # What Flower ships to the nodes.
 _APP = Path(__file__).parent / "app"
-_INVITATION = "invitation.json"
-
-
-@dataclass(frozen=True)
-class Invitation:
-    """What a user needs to know to join; public."""
-
-    run: str  # in hexadecimal
-    shuffler_key: str  # X25519 public key that reports are sealed to, in hexadecimal
-    superlink: str  # host and port
-
-
-@dataclass(frozen=True)
-class Card:
-    """What a device or silo shows to be admitted; public."""
-
-    senders: tuple[str, ...]  # its users' signing keys, in hexadecimal
-    node: str  # its SuperNode's key, one line of OpenSSH's format
+_ORGANISER = "organiser.key"
 
 
 @dataclass(frozen=True)
@@ -94,31 +79,41 @@ class Task:
 
 def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
     """Make the folders of shuffler, SuperLink and analyzer, and that of the invitation, which is returned."""
-    layout, authority, opener = Layout(folder), Authority(), X25519PrivateKey.generate()
+    layout, authority = Layout(folder), Authority()
+    opener, organiser, signer, announcer = (
+        X25519PrivateKey.generate(),
+        *(Ed25519PrivateKey.generate() for _ in range(3)),
+    )
     token, run = secrets.token_urlsafe(32).encode(), secrets.token_hex(RUN_BYTES)
     for owner, (host, _) in ((layout.shuffler, servers.shuffler), (layout.superlink, servers.superlink)):
         certificate, key = authority.issue(host)
         write_bytes(owner / "tls.pem", certificate)
         write_secret(owner / "tls.key", key)
     for trusting in (layout.analyzer, layout.superlink, layout.invitation):
-        write_bytes(trusting / "authority.pem", authority.certificate())
+        write_bytes(trusting / AUTHORITY, authority.certificate())
     for owner in (layout.shuffler, layout.analyzer):
         write_secret(owner / "token", token)
     write_server_scripts(layout.folder, servers.superlink)
     write_secret(layout.shuffler / "shuffler.key", opener.private_bytes_raw())
+    write_secret(layout.shuffler / "receipts.key", signer.private_bytes_raw())
+    write_secret(layout.analyzer / "analyzer.key", announcer.private_bytes_raw())
+    write_secret(layout.folder / _ORGANISER, organiser.private_bytes_raw())
     write_settings(layout.shuffler / "shuffler.json", ShufflerSettings(*servers.shuffler))
     shutil.copytree(_APP, layout.analyzer / "app", ignore=shutil.ignore_patterns("__pycache__"))
     url, link = (f"{host}:{port}" for host, port in (servers.shuffler, servers.superlink))
+    public = [key.public_key().public_bytes_raw().hex() for key in (opener, signer, announcer, organiser)]
     waits = servers.nodes, servers.round_seconds
-    settings = AnalyzerSettings(run, f"https://{url}", *waits, keep_sealed=servers.keep_sealed, model=task.model)
+    settings = AnalyzerSettings(
+        run, f"https://{url}", public[1], *waits, keep_sealed=servers.keep_sealed, model=task.model
+    )
     write_settings(layout.analyzer / "analyzer.json", settings)
     write_arrays(layout.analyzer / "test.npz", {"features": task.test.features, "labels": task.test.labels})
     write_settings(layout.analyzer / "schedule.json", task.schedule)
     for reader in (layout.analyzer, layout.invitation):
-        task.terms.write(reader / "terms.json")
-    public = opener.public_key().public_bytes_raw().hex()
-    invitation = Invitation(run, public, link)
-    write_settings(layout.invitation / _INVITATION, invitation)
+        task.terms.write(reader / TERMS)
+    trusted = authority_digest(layout.invitation / AUTHORITY)
+    invitation = Invitation(run, link, task.terms.digest, trusted, *public).signed(organiser)
+    write_settings(layout.invitation / INVITATION, invitation)
     return invitation
 
 
@@ -143,18 +138,19 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
     The arrays are its users' ``features``, ``labels``, ``offsets``, ``budgets`` and perhaps ``allowances``; by default
     everybody allows one whole run and no more.
     """
-    invitation = read_settings(invitation_folder / _INVITATION, Invitation)
-    terms = FederationTerms.read(invitation_folder / "terms.json")
+    invitation, terms = read_invitation(invitation_folder)
     # Before anything is written: the owner named this model, or it does not run here.
     own_model(terms.model, consent.model)
     budgets, lifetime = terms.applied(arrays["budgets"]), consent.lifetime
+    check_size(terms.limits, budgets.size)
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
     write_arrays(folder / "data.npz", {"allowances": terms.charged * budgets * terms.rounds, **arrays}, 0o600)
     write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
-    terms.write(folder / "terms.json")
+    terms.write(folder / TERMS)
     settings = VaultSettings(
         (invitation.run,),
         invitation.shuffler_key,
+        invitation.analyzer_key,
         lifetime_epsilon=lifetime.epsilon,
         lifetime_delta=lifetime.delta,
         model=consent.model,
@@ -162,20 +158,25 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
     write_settings(folder / VAULT, settings)
     # What the vault will read has to be right now, while somebody is looking.
     check_vault(folder / VAULT)
-    write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
+    write_bytes(folder / AUTHORITY, (invitation_folder / AUTHORITY).read_bytes())
     private, public = node_key()
     write_secret(folder / "node.key", private)
     write_device_scripts(folder, invitation.superlink, consent.node_port)
-    card = Card(tuple(key.public_key().public_bytes_raw().hex() for key in keys), public.decode())
+    card = Card.of(keys, budgets, public.decode(), invitation)
     write_settings(folder / CARD, card)
     return card
 
 
 def admit(folder: Path, cards: list[Card]) -> Policy:
-    """Write the shuffler's policy, which admits exactly these cards' users, and their SuperNodes' keys."""
+    """Write the shuffler's policy, which admits exactly these cards' users, and their SuperNodes' keys.
+
+    Only who has the shuffler's key can do that: it opens the users' budgets, which the policy holds, a secret file.
+    """
     layout = Layout(folder)
-    invitation = read_settings(layout.invitation / _INVITATION, Invitation)
-    terms = FederationTerms.read(layout.invitation / "terms.json")
+    invitation, terms = read_invitation(layout.invitation)
+    key = read_key(layout.shuffler / "shuffler.key", X25519PrivateKey.from_private_bytes)
+    for card in cards:
+        check_size(terms.limits, len(card.senders))
     thin = terms.terms.sparsification
     policy = Policy(
         **asdict(terms.taken),
@@ -190,11 +191,19 @@ def admit(folder: Path, cards: list[Card]) -> Policy:
         clip=terms.terms.clip,
         norm=terms.terms.norm,
         target_epsilon=terms.target,
+        analyzer=invitation.analyzer_key,
         senders=tuple(sender for card in cards for sender in card.senders),
+        budgets=tuple(budget for card in cards for budget in card.opened(invitation, key)),
     )
     nodes = layout.superlink / "nodes"
     shutil.rmtree(nodes, ignore_errors=True)
     for number, card in enumerate(cards, 1):
         write_bytes(nodes / f"node-{number:04d}.pub", card.node.encode())
-    write_settings(layout.shuffler / "policy.json", policy)
+    write_settings(layout.shuffler / "policy.json", policy, 0o600)
     return policy
+
+
+def check_size(limits: Limits, senders: int) -> None:
+    """Raise unless a card may have so many senders: more might be one hand's, and would hide nobody."""
+    if senders > limits.largest_card:
+        raise ParameterError(f"a card must have at most {limits.largest_card} senders (largest_card), got {senders}")

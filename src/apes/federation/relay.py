@@ -14,7 +14,6 @@ from flwr.serverapp import Grid, ServerApp
 from apes.errors import ProtocolError
 from apes.federation.analyzer import AnalyzerRun
 from apes.federation.shuffler_client import CohortTooSmall
-from apes.federation.vault.socket import VERSION
 from apes.federation.vault.vault import VaultRefusal
 from apes.storage.files import write_bytes, write_whole
 from apes.storage.json_logs import log
@@ -25,8 +24,8 @@ from apes.wire.frames import FrameReader, framed
 _SECONDS_BETWEEN_LOOKS = 0.1
 _SECONDS_FOR_NODES = 120.0
 _MOST_FAILED_ATTEMPTS = 5
-# What a vault says to terms that are not its own, and to more weights than its own have.
-_FOR_GOOD = (VaultRefusal.TERMS, VaultRefusal.REQUEST)
+# What a vault says to terms that are not its own, to more weights than its own have, and to another's announcement.
+_FOR_GOOD = (VaultRefusal.TERMS, VaultRefusal.REQUEST, VaultRefusal.ANNOUNCEMENT)
 
 app = ServerApp()
 
@@ -66,14 +65,12 @@ class Relay:
                 self._wait_for_nodes()
 
     def _run_round(self) -> None:
-        began, slowest, number = time.perf_counter(), 0.0, self._analyzer.number
+        began, number = time.perf_counter(), self._analyzer.number
         self._refusals.clear()
         size = envelope_size(self._analyzer.terms.dimensions, self._analyzer.terms.levels)
 
         def write(file: BinaryIO) -> None:
-            nonlocal slowest
             for reply in self._replies():
-                slowest = max(slowest, _vault_seconds(reply))
                 file.writelines(self._sealed(reply, size))
 
         write_whole(self._analyzer.batch, write)
@@ -86,8 +83,8 @@ class Relay:
         if self._analyzer.is_done and self._analyzer.number == number:
             log("target-reached", round=number)
             return
-        # Where a round's time went: in vaults, in Flower, in shuffler and analyzer.
-        times = {"round": number, "collect": collected, "slowest_vault": slowest}
+        # Where a round's time went: in vaults and Flower, in shuffler and analyzer.
+        times = {"round": number, "collect": collected}
         times["shuffle_and_step"] = time.perf_counter() - began - collected
         with (self._analyzer.folder / "times.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(times) + "\n")
@@ -96,12 +93,15 @@ class Relay:
 
     def _questions(self) -> list[Message]:
         """What every node is asked in this round."""
-        settings, number, terms = self._analyzer.settings, self._analyzer.number, self._analyzer.terms.digest
-        weights, life = self._analyzer.progress.state.weights.astype("<f4"), settings.round_seconds
-        model = ArrayRecord({"weights": Array("float32", weights.shape, "raw", weights.tobytes())})
-        header = ConfigRecord({"version": VERSION, "run": settings.run, "round": number, "terms": terms})
-        contents = [(RecordDict({"model": model, "round": header}), node) for node in self._nodes()]
-        return [Message(asked, node, MessageType.TRAIN, ttl=life, group_id=str(number)) for asked, node in contents]
+        weights, life = self._analyzer.weights, self._analyzer.settings.round_seconds
+        model = ArrayRecord({"weights": Array("float32", (len(weights) // 4,), "raw", weights)})
+        # Signed: nodes pass it on unread, and vaults answer nothing else.
+        ask = ConfigRecord({"header": self._analyzer.announcement})
+        contents, group = (
+            [(RecordDict({"model": model, "ask": ask}), node) for node in self._nodes()],
+            self._analyzer.number,
+        )
+        return [Message(asked, node, MessageType.TRAIN, ttl=life, group_id=str(group)) for asked, node in contents]
 
     def _replies(self) -> Iterator[Message]:
         """Ask all nodes and yield replies as they come, until all are there or time is up.
@@ -160,11 +160,5 @@ class Relay:
         # What vaults say in one word, their owners say at length.
         why = f"vaults refused by {said}" if said else "see the shuffler's log"
         if any(reason in self._refusals for reason in _FOR_GOOD):
-            why += ": their owners agreed to other terms, perhaps to another model, than the analyzer's"
+            why += ": their owners agreed to other terms, perhaps to another model or analyzer, than this one"
         return f"round {number} found too few reports {times} times; {why}"
-
-
-def _vault_seconds(reply: Message) -> float:
-    timing = reply.content.metric_records.get("timing")
-    value = 0.0 if timing is None else timing.get("vault_seconds", 0.0)
-    return float(value) if isinstance(value, int | float) else 0.0

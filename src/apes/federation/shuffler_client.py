@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx
 
 from apes.errors import ProtocolError
-from apes.wire.release import ROUND, Release
+from apes.wire.release import ANNOUNCEMENT, ROUND, Release
+from apes.wire.roster import ROSTER, Roster
 
 _SECONDS_TO_CONNECT = 10.0
 _LONGEST_PAUSE = 2.0
@@ -45,6 +46,16 @@ class ShufflerClient:
             trust_env=False,
         )
         self._patience = patience
+
+    def roster(self, run: str) -> Roster:
+        """Return a run's roster; who signed it is not checked yet."""
+        answer = self._insist(lambda: self._http.get(ROSTER.format(run=run)))
+        return Roster.decode(_checked(answer).content)
+
+    def announce(self, run: str, number: int, announcement: bytes) -> None:
+        """Announce a round, once and for ever; ProtocolError if it was announced otherwise, or does not follow."""
+        path = ANNOUNCEMENT.format(run=run, number=number)
+        _checked(self._insist(lambda: self._http.put(path, content=announcement)))
 
     def release(self, run: str, number: int) -> Release | None:
         """Return the release of a round, or None if it is open."""
@@ -92,8 +103,13 @@ class ShufflerClient:
 
 
 def _read(answer: httpx.Response) -> Release:
-    if answer.status_code == httpx.codes.OK:
-        return Release.decode(answer.content)
+    return Release.decode(_checked(answer).content)
+
+
+def _checked(answer: httpx.Response) -> httpx.Response:
+    """The answer, unless it is a refusal."""
+    if answer.is_success:
+        return answer
     try:
         body = answer.json()
         message, reason = str(body["message"]), str(body["refused"])

@@ -149,7 +149,7 @@ class RunFolder:
         every line of the log and to the checkpoint, and a configuration that says otherwise is refused. That finds what
         was edited; against somebody who forges all files of the folder nothing helps but a signature by somebody else.
         """
-        identity, exposures = self._log()
+        identity, exposures = self.charged()
         basis, accountant = self._bound(identity)
         self._check_whole(identity, exposures)
         last = replace(exposures[-1], round=0)
@@ -189,7 +189,7 @@ class RunFolder:
         if digest_of(names) != basis["cohorts"]:
             raise DataError(f"{self.path / _EXPOSURES} is of other cohorts than were settled beforehand")
 
-    def _log(self) -> tuple[Identity, tuple[Exposure, ...]]:
+    def charged(self) -> tuple[Identity, tuple[Exposure, ...]]:
         """Which run the log is of, all of it, and what it says was charged."""
         file = self.path / _EXPOSURES
         if not (lines := self._lines(_EXPOSURES)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
 from apes.checks import hex_names
@@ -40,6 +40,7 @@ class VaultSettings:
 
     runs: tuple[str, ...]  # 32 hexadecimal digits each
     shuffler_key: str  # X25519 public key that reports are sealed to, 64 hexadecimal digits
+    analyzer_key: str  # Ed25519 public key of the analyzer whose announcements are answered, 64 hexadecimal digits
     terms: str = "terms.json"
     data: str = "data.npz"  # `ARRAYS` and ``allowances``
     keys: str = "keys.bin"  # the users' signing keys, 32 bytes each
@@ -53,6 +54,7 @@ class VaultSettings:
     def __post_init__(self) -> None:
         hex_names("runs", self.runs, RUN_BYTES)
         hex_names("shuffler_key", (self.shuffler_key,), KEY_BYTES)
+        hex_names("analyzer_key", (self.analyzer_key,), KEY_BYTES)
         if len(self.socket_mode) != 3 or not set(self.socket_mode) <= set("01234567"):
             raise ParameterError(f"socket_mode must be three octal digits, got {self.socket_mode!r}")
         if self.model is not None:
@@ -71,7 +73,8 @@ def open_vault(file: Path) -> VaultSocket:
     model = _fitting_model(file, settings, terms, holdings)
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
     ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size, settings.lifetime)
-    vault = Vault(terms, settings.runs, holdings, shuffler, ledger, model)
+    analyzer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(settings.analyzer_key))
+    vault = Vault(terms, settings.runs, holdings, shuffler, analyzer, ledger, model)
     return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
 
 

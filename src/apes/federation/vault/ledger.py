@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from apes.errors import DataError
 from apes.federation.vault.charges import Charge
@@ -19,6 +20,14 @@ _ROUNDS_KEPT = 2
 
 _SPENT = "select user, epsilon, mu_squared, delta, rounds from spent"
 _OWNER = "select users, epsilon, delta from owner"
+
+
+class Answer(NamedTuple):
+    """What was answered in a round, and to what."""
+
+    announcement: bytes  # digest
+    answer: bytes | None  # framed sealed reports; None once they are past
+
 
 Spending = list[Counter[Charge]]
 """For each user, how many rounds were answered at which charge."""
@@ -45,6 +54,8 @@ class VaultLedger:
             """
             create table if not exists answers (
               run text not null, round integer not null, answer blob, primary key (run, round)) without rowid;
+            create table if not exists announced (
+              run text not null, round integer not null, digest blob not null, primary key (run, round)) without rowid;
             create table if not exists spent (
               user integer not null, epsilon real not null, mu_squared real not null, delta real not null,
               rounds integer not null, primary key (user, epsilon, mu_squared, delta)) without rowid;
@@ -75,11 +86,11 @@ class VaultLedger:
         """What its users grant centrally."""
         return _agreed(self._database.execute(_OWNER).fetchall(), self._users, self._own)
 
-    def find(self, run: str, number: int) -> bytes | None:
+    def find(self, run: str, number: int) -> Answer | None:
         """What was answered in a round, or None."""
-        query = "select answer from answers where run = ? and round = ?"
+        query = "select digest, answer from announced join answers using (run, round) where run = ? and round = ?"
         row = self._database.execute(query, (run, number)).fetchone()
-        return None if row is None else row[0]
+        return None if row is None else Answer(*row)
 
     def last_round(self, run: str) -> int:
         """The last round of a run that was answered; 0 if none was."""
@@ -90,9 +101,10 @@ class VaultLedger:
         """What each user has spent, over all runs."""
         return _by_user(self._database.execute(_SPENT), self._users)
 
-    def record(self, run: str, number: int, answer: bytes, charges: dict[int, Charge]) -> None:
+    def record(self, run: str, number: int, answer: Answer, charges: dict[int, Charge]) -> None:
         """Record an answer and what it costs each user in it, inside a `transaction`."""
-        self._database.execute("insert into answers values (?, ?, ?)", (run, number, answer))
+        self._database.execute("insert into announced values (?, ?, ?)", (run, number, answer.announcement))
+        self._database.execute("insert into answers values (?, ?, ?)", (run, number, answer.answer))
         charge = "insert into spent values (?, ?, ?, ?, 1) on conflict (user, epsilon, mu_squared, delta) do "
         charge += "update set rounds = rounds + 1"
         self._database.executemany(charge, [(user, *cost) for user, cost in charges.items()])

@@ -1,11 +1,11 @@
 """How a courier asks a vault: one request per connection, over a Unix socket.
 
-A request is two frames (`apes.wire.frames`): a JSON object with exactly ``version``, ``run``, ``round`` and ``terms``,
-and the weights. The answer is the byte 0 and framed sealed reports, or the byte 1 and one word of `VaultRefusal`.
+A request is two frames (`apes.wire.frames`): an announcement (`apes.wire.announcement`), which a courier passes on
+unread, and the weights. The answer is the byte 0 and framed sealed reports, or the byte 1 and one word of
+`VaultRefusal`.
 """
 
 import contextlib
-import json
 import os
 import socket
 import stat
@@ -16,11 +16,9 @@ from apes.errors import DataError
 from apes.federation.vault.vault import Request, Vault, VaultRefusal, VaultRefused
 from apes.storage.json_logs import RareLog, log
 from apes.storage.locks import lock
+from apes.wire.announcement import ANNOUNCEMENT_BYTES
 from apes.wire.frames import LENGTH
 
-VERSION = 2
-_HEADER = {"version": int, "run": str, "round": int, "terms": str}
-_LARGEST_HEADER = 1024
 # Who asks or takes an answer too slowly is hung up on, so that nobody keeps others from asking.
 _SECONDS_TO_ASK = 30.0
 _SECONDS_TO_TAKE = 300.0
@@ -48,7 +46,7 @@ class VaultSocket:
     def _serve_one(self, connection: socket.socket) -> None:
         try:
             request = self._read(connection)
-            answer = self._vault.answer(request)
+            announced, answer = self._vault.announced(request), self._vault.answer(request)
         except VaultRefused as refused:
             self._refuse(connection, refused.reason)
         except OSError:
@@ -58,7 +56,7 @@ class VaultSocket:
             log("internal", kind=type(error).__name__)
             self._refuse(connection, VaultRefusal.INTERNAL)
         else:
-            log("answered", run=request.run, round=request.round)
+            log("answered", run=announced.run.hex(), round=announced.round)
             connection.settimeout(_SECONDS_TO_TAKE)
             connection.sendall(b"\x00" + answer)
 
@@ -68,16 +66,8 @@ class VaultSocket:
 
     def _read(self, connection: socket.socket) -> Request:
         end = time.monotonic() + _SECONDS_TO_ASK
-        header = _read_frame(connection, _LARGEST_HEADER, end)
-        weights = _read_frame(connection, self._largest, end)
-        try:
-            asked = json.loads(header)
-            kinds = {name: type(value) for name, value in asked.items()}
-        except (ValueError, AttributeError, RecursionError):
-            raise VaultRefused(VaultRefusal.REQUEST) from None
-        if kinds != _HEADER or asked["version"] != VERSION:
-            raise VaultRefused(VaultRefusal.REQUEST)
-        return Request(asked["run"], asked["round"], asked["terms"], weights)
+        announcement = _read_frame(connection, ANNOUNCEMENT_BYTES, end)
+        return Request(announcement, _read_frame(connection, self._largest, end))
 
 
 def _listen(path: Path, mode: int) -> socket.socket:

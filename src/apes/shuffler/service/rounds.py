@@ -7,19 +7,28 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from prometheus_client import CollectorRegistry, Counter, disable_created_metrics, generate_latest
 
+from apes.errors import ProtocolError
+from apes.shuffler.service.announced import Announced
 from apes.shuffler.service.gate import Gate
 from apes.shuffler.service.intake import Intake, ReportRefusal
 from apes.shuffler.service.ledger import Closed, ShufflerLedger
 from apes.shuffler.service.policy import Policy
 from apes.storage.json_logs import RareLog, log
+from apes.wire.announcement import ANNOUNCEMENT_BYTES, Announcement
 from apes.wire.envelope import envelope_size
 from apes.wire.frames import LENGTH, FrameReader
+from apes.wire.receipt import Receipt
+from apes.wire.release import Release
+from apes.wire.roster import Roster
 
 T = TypeVar("T")
 # When a counter was made is when the process began: one more line per counter would tell nothing.
@@ -53,11 +62,20 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class Rounds:
-    """Takes a round's batch, closes the round, hands out its release: always the same one."""
+@dataclass(frozen=True)
+class Keys:
+    """The shuffler's: one opens reports, the other signs receipts."""
 
-    def __init__(self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger) -> None:
-        self._policy, self._key, self._ledger, self._gate = policy, key, ledger, Gate(policy, ledger)
+    opening: X25519PrivateKey
+    signing: Ed25519PrivateKey
+
+
+class Rounds:
+    """Takes a round's announcement and batch, closes the round, hands out its release: always the same one."""
+
+    def __init__(self, policy: Policy, keys: Keys, ledger: ShufflerLedger) -> None:
+        self._policy, self._keys, self._ledger, self._gate = policy, keys, ledger, Gate(policy, ledger)
+        self._announced = Announced(policy, ledger)
         self._envelope_size = envelope_size(policy.dimensions, policy.levels)
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refused = RareLog("refused")
@@ -70,6 +88,20 @@ class Rounds:
         if closed is None:
             raise RequestRefused(404, "open", f"round {number} is still open: send its reports first")
         return closed.release
+
+    async def roster(self, run: str) -> bytes:
+        """Return a run's roster, which is fixed when it is asked for first."""
+        self._check(run, 1)
+        roster, _ = await self._in_ledger(run, 0, partial(self._enrolled, run))
+        return roster.encode()
+
+    async def announce(self, run: str, number: int, stream: AsyncIterable[bytes]) -> None:
+        """Take a round's announcement: it is on the disk before any report of the round is opened."""
+        self._check(run, number)
+        data = bytearray()
+        async for piece in self._limited(stream, ANNOUNCEMENT_BYTES):
+            data += piece
+        await self._in_ledger(run, number, partial(self._announced.take, run, number, bytes(data)))
 
     async def close_round(self, run: str, number: int, stream: AsyncIterable[bytes]) -> bytes:
         """Take a batch of framed sealed reports, close the round and return its release.
@@ -97,17 +129,20 @@ class Rounds:
     async def _in_ledger(self, run: str, number: int, act: Callable[[], T]) -> T:
         try:
             return await asyncio.to_thread(act)
+        except ProtocolError as error:
+            raise RequestRefused(403, "announcement", str(error)) from None
         except sqlite3.Error as error:
             log("ledger-failed", run=run, round=number, error=str(error))
             raise RequestRefused(503, "ledger", "the ledger cannot be used; nothing was released") from None
 
     async def _first(self, run: str, number: int, stream: AsyncIterable[bytes]) -> bytes:
         began = time.perf_counter()
-        intake, digest = Intake(self._policy, run, number, self._key), hashlib.sha256()
+        announcement = await self._in_ledger(run, number, partial(self._announced.of, run, number))
+        intake, digest = Intake(self._policy, announcement, self._keys.opening), hashlib.sha256()
         reader, loop = FrameReader(self._envelope_size), asyncio.get_running_loop()
         # One thread for a round: counts are kept per thread, and a large model's are large.
         with ThreadPoolExecutor(1) as worker:
-            async for piece in self._limited(stream):
+            async for piece in self._limited(stream, self._largest_batch):
                 digest.update(piece)
                 if reports := list(reader.feed(piece)):
                     await loop.run_in_executor(worker, intake.take, reports)
@@ -116,40 +151,65 @@ class Rounds:
         for reason, count in intake.refused.items():
             self.metrics.reports_refused.labels(reason).inc(count)
         self.metrics.intake_seconds.inc(time.perf_counter() - began)
-        users, needed = len(intake.senders), self._policy.smallest_cohort
+        users, needed = len(intake.senders), self._policy.needed
         if users < needed:
             details = {"accepted": users, "needed": needed, **intake.refused}
             raise RequestRefused(422, "cohort", f"{users} reports count, at least {needed} are needed", details)
-        release = await self._charged(run, number, intake, digest.digest())
+        release = await self._charged(announcement, intake, digest.digest())
         self.metrics.reports_accepted.inc(users)
         self.metrics.rounds_released.inc()
         seconds = round(time.perf_counter() - began, 3)
         log("released", run=run, round=number, users=users, refused=dict(intake.refused), seconds=seconds)
         return release
 
-    async def _charged(self, run: str, number: int, intake: Intake, digest: bytes) -> bytes:
+    async def _charged(self, announcement: Announcement, intake: Intake, digest: bytes) -> bytes:
         """Pass the gate, and close the round."""
-        release = await asyncio.to_thread(intake.release)
+        run, number = announcement.run.hex(), announcement.round
+        release = await self._in_ledger(run, number, partial(self._release, announcement, intake))
         closed = Closed(digest, release.encode())
-        close = partial(self._ledger.close_round, run, number, closed, intake.senders)
-        if not await self._in_ledger(run, number, lambda: self._gate.passes(run, release.batch.budgets, close)):
+
+        def close() -> None:
+            # Behind the gate, where one round comes after another.
+            self._announced.check_next(announcement)
+            self._ledger.close_round(run, number, closed, intake.senders)
+
+        if not await self._in_ledger(run, number, partial(self._gate.passes, release.receipt, close)):
             target = f"round {number} would bring epsilon beyond the target {self._policy.target_epsilon:g}"
             raise RequestRefused(403, "target", f"{target}; nothing was released")
         return closed.release
 
+    def _release(self, announcement: Announcement, intake: Intake) -> Release:
+        """What the analyzer may see: counts, and numbers that do not depend on whose budgets are whose."""
+        run, number = announcement.run.hex(), announcement.round
+        roster, later = self._enrolled(run)
+        bound = run, number, self._policy.terms, announcement.digest.hex(), roster.digest
+        sizes, blank = (len(intake.senders), later, (0, 0)), "0" * 64
+        receipt = Receipt(*bound, *sizes, blank, announcement.previous.hex(), dict(intake.refused))
+        return Release.of(receipt, intake.counts(), self._keys.signing)
+
+    def _enrolled(self, run: str) -> tuple[Roster, int]:
+        """A run's roster, signed, and how many of today's members are not in it."""
+        members = self._policy.members
+        kept = self._ledger.roster(run, members)
+        roster = Roster(run, self._policy.terms, np.array(list(kept.values()))).signed(self._keys.signing)
+        return roster, len(members.items() - kept.items())
+
     async def _again(self, closed: Closed, number: int, stream: AsyncIterable[bytes]) -> bytes:
         digest = hashlib.sha256()
-        async for piece in self._limited(stream):
+        async for piece in self._limited(stream, self._largest_batch):
             digest.update(piece)
         if digest.digest() != closed.batch_sha256:
             message = f"round {number} was closed by another batch; ask for its release"
             raise RequestRefused(409, "round-closed", message)
         return closed.release
 
-    async def _limited(self, stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-        """Pass a batch on, as long as it keeps coming and is not absurdly large."""
+    @property
+    def _largest_batch(self) -> int:
         # Twice what honest senders can fill, and some room for rubbish.
-        most = 2 * len(self._policy.senders) * (LENGTH.size + self._envelope_size) + (16 << 20)
+        return 2 * len(self._policy.senders) * (LENGTH.size + self._envelope_size) + (16 << 20)
+
+    async def _limited(self, stream: AsyncIterable[bytes], most: int) -> AsyncIterator[bytes]:
+        """Pass on what comes, as long as it keeps coming and is not absurdly large."""
         pieces, received = aiter(stream), 0
         while True:
             try:
@@ -161,7 +221,7 @@ class Rounds:
                 raise RequestRefused(408, "slow", f"nothing came for {_SECONDS_FOR_A_PIECE:g} seconds") from None
             received += len(piece)
             if received > most:
-                raise RequestRefused(413, "size", f"a batch has at most {most} bytes here")
+                raise RequestRefused(413, "size", f"at most {most} bytes are taken here")
             yield piece
 
     def _check(self, run: str, number: int) -> None:

@@ -1,10 +1,12 @@
 """The shuffler as an HTTPS service: its routes, and a port from its settings file."""
 
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -12,13 +14,13 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import ClientDisconnect
 
 from apes.checks import whole
-from apes.errors import DataError
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
-from apes.shuffler.service.rounds import RequestRefused, Rounds
+from apes.shuffler.service.rounds import Keys, RequestRefused, Rounds
 from apes.storage.json_logs import log, take_over_logging
-from apes.storage.settings import read_settings, read_token
-from apes.wire.release import ROUND
+from apes.storage.settings import read_key, read_settings, read_token
+from apes.wire.release import ANNOUNCEMENT, ROUND
+from apes.wire.roster import ROSTER
 
 _BYTES = "application/octet-stream"
 
@@ -31,6 +33,7 @@ class ShufflerSettings:
     port: int  # in [1, 65535]
     policy: str = "policy.json"
     key: str = "shuffler.key"  # X25519 private key that opens reports, 32 bytes
+    receipts_key: str = "receipts.key"  # Ed25519 private key that signs receipts, 32 bytes
     token: str = "token"  # what the analyzer must show
     ledger: str = "ledger.sqlite"
     certificate: str = "tls.pem"
@@ -44,16 +47,14 @@ def run_shuffler(file: Path) -> None:
     """Serve until the process is told to stop."""
     settings, folder = read_settings(file, ShufflerSettings), file.parent
     policy = read_settings(folder / settings.policy, Policy)
-    try:
-        key = X25519PrivateKey.from_private_bytes((folder / settings.key).read_bytes())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder / settings.key} cannot be read: {error}") from None
+    opening = read_key(folder / settings.key, X25519PrivateKey.from_private_bytes)
+    keys = Keys(opening, read_key(folder / settings.receipts_key, Ed25519PrivateKey.from_private_bytes))
     token = read_token(folder / settings.token)
     ledger = ShufflerLedger(folder / settings.ledger)
     take_over_logging()
     log("serving", host=settings.host, port=settings.port, senders=len(policy.senders))
     uvicorn.run(
-        create_app(Rounds(policy, key, ledger), token),
+        create_app(Rounds(policy, keys, ledger), token),
         host=settings.host,
         port=settings.port,
         ssl_certfile=str(folder / settings.certificate),
@@ -94,6 +95,8 @@ def create_app(rounds: Rounds, token: str) -> FastAPI:
     async def metrics() -> Response:
         return Response(rounds.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
+    _add_beginning(app, rounds, check_caller)
+
     @app.get(ROUND)
     async def release(request: Request, run: str, number: int) -> Response:
         check_caller(request)
@@ -105,3 +108,18 @@ def create_app(rounds: Rounds, token: str) -> FastAPI:
         return Response(await rounds.close_round(run, number, request.stream()), media_type=_BYTES)
 
     return app
+
+
+def _add_beginning(app: FastAPI, rounds: Rounds, check_caller: Callable[[Request], None]) -> None:
+    """Add the routes of what comes before a round's reports."""
+
+    @app.get(ROSTER)
+    async def roster(request: Request, run: str) -> Response:
+        check_caller(request)
+        return Response(await rounds.roster(run), media_type=_BYTES)
+
+    @app.put(ANNOUNCEMENT)
+    async def announce(request: Request, run: str, number: int) -> Response:
+        check_caller(request)
+        await rounds.announce(run, number, request.stream())
+        return Response(status_code=204)

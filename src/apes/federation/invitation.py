@@ -1,0 +1,93 @@
+"""The invitation: all that a user needs to know to join, public, and signed by who invites.
+
+A signature says that everything in it is from one hand; whose hand that is, the fingerprint says, if it is compared by
+another channel: it covers the content, the key that signed it included.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from apes.checks import hex_names
+from apes.errors import DataError
+from apes.federation.terms import FederationTerms
+from apes.storage.settings import read_settings
+from apes.wire.envelope import RUN_BYTES
+
+INVITATION, TERMS, AUTHORITY = "invitation.json", "terms.json", "authority.pem"
+_PURPOSE = b"apes invitation 1\n"
+_FINGERPRINT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """Who is who in a federation; keys and digests are 64 hexadecimal digits each."""
+
+    run: str  # in hexadecimal
+    superlink: str  # host and port
+    terms: str  # digest of the terms beside it
+    authority: str  # SHA-256 of the public key that certificates are signed with
+    shuffler_key: str  # X25519 public key that reports are sealed to
+    receipts_key: str  # Ed25519 public key that the shuffler signs receipts with
+    analyzer_key: str  # Ed25519 public key that the analyzer signs announcements with
+    organiser_key: str  # Ed25519 public key that this is signed with
+    signature: str = ""  # by it, over everything before
+
+    def __post_init__(self) -> None:
+        hex_names("run", (self.run,), RUN_BYTES)
+        for name in ("terms", "authority", "shuffler_key", "receipts_key", "analyzer_key", "organiser_key"):
+            hex_names(name, (getattr(self, name),), 32)
+
+    @property
+    def fingerprint(self) -> str:
+        """The content in 32 hexadecimal digits, in groups of 4: to be compared by another channel."""
+        digits = hashlib.sha256(self._content()).hexdigest()[: 2 * _FINGERPRINT_BYTES]
+        return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
+
+    def signed(self, organiser: Ed25519PrivateKey) -> "Invitation":
+        """The invitation with the organiser's signature."""
+        whole = replace(self, organiser_key=organiser.public_key().public_bytes_raw().hex())
+        return replace(whole, signature=organiser.sign(whole._content()).hex())
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether the organiser that it names signed it."""
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.organiser_key))
+        try:
+            key.verify(bytes.fromhex(self.signature), self._content())
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    def _content(self) -> bytes:
+        plain = asdict(self)
+        del plain["signature"]
+        return _PURPOSE + json.dumps(plain, sort_keys=True).encode()
+
+
+def read_invitation(folder: Path) -> tuple[Invitation, FederationTerms]:
+    """Read an invitation and the terms beside it; refused unless all of it is what was signed."""
+    invitation = read_settings(folder / INVITATION, Invitation)
+    if not invitation.is_signed:
+        raise DataError(f"{folder / INVITATION} is not signed by the organiser that it names: do not join")
+    terms = FederationTerms.read(folder / TERMS)
+    if terms.digest != invitation.terms:
+        raise DataError(f"{folder / TERMS} are not the terms that the organiser signed: do not join")
+    if authority_digest(folder / AUTHORITY) != invitation.authority:
+        raise DataError(f"{folder / AUTHORITY} is not the authority that the organiser signed: do not join")
+    return invitation, terms
+
+
+def authority_digest(file: Path) -> str:
+    """SHA-256 of a certificate's public key, in hexadecimal: a renewed certificate of the same key has the same."""
+    try:
+        key = x509.load_pem_x509_certificate(file.read_bytes()).public_key()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file} cannot be read: {error}") from None
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()

@@ -1,0 +1,43 @@
+"""Enrolment: a user's budget, sealed to the shuffler for one run, on the card that asks to be admitted.
+
+It is HPKE's (`apes.wire.envelope`) ``sealed``, 48 + 8 bytes with the budget as float64, and the user's signature, 64
+bytes, over what it is bound to (magic, run, terms, sender) and the sealed part. So the card is public, whoever carries
+it can neither read a budget nor give somebody another one, and all sealed budgets have the same size.
+"""
+
+import struct
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from apes.errors import ProtocolError
+from apes.wire.envelope import RUN_BYTES, SEAL_BYTES, SENDER_BYTES, SIGNATURE_BYTES, SUITE, TERMS_BYTES
+
+_MAGIC = b"APEB"
+_VERSION = 1
+_BOUND = struct.Struct(f"<4sH{RUN_BYTES}s{TERMS_BYTES}s{SENDER_BYTES}s")
+_BUDGET = struct.Struct("<d")
+ENROLMENT_BYTES: Final = SEAL_BYTES + _BUDGET.size + SIGNATURE_BYTES
+
+
+def seal_budget(budget: float, run: bytes, terms: bytes, key: Ed25519PrivateKey, shuffler: X25519PublicKey) -> bytes:
+    """Seal a user's budget for the shuffler and sign it; the key's public half names the user."""
+    bound = _BOUND.pack(_MAGIC, _VERSION, run, terms, key.public_key().public_bytes_raw())
+    sealed = SUITE.encrypt(_BUDGET.pack(budget), shuffler, bound)
+    return sealed + key.sign(bound + sealed)
+
+
+def open_budget(data: bytes, run: bytes, terms: bytes, sender: bytes, key: X25519PrivateKey) -> float:
+    """Open a sealed budget of this sender, for this run and these terms; whether it is taken is not checked yet."""
+    bound = _BOUND.pack(_MAGIC, _VERSION, run, terms, sender)
+    sealed, signature = data[:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+    if len(data) != ENROLMENT_BYTES:
+        raise ProtocolError(f"a sealed budget has {ENROLMENT_BYTES} bytes, got {len(data)}")
+    try:
+        Ed25519PublicKey.from_public_bytes(sender).verify(signature, bound + sealed)
+        (budget,) = _BUDGET.unpack(SUITE.decrypt(sealed, key, bound))
+    except (InvalidSignature, InvalidTag):
+        raise ProtocolError("a sealed budget is not this sender's for this run and this shuffler") from None
+    return float(budget)
