@@ -197,11 +197,14 @@ class Shuffler(Party):
         write_secret(folder / "shuffler.key", key.private_bytes_raw())
         write_secret(folder / "receipts.key", RECEIPTS.private_bytes_raw())
         write_secret(folder / "token", TOKEN.encode())
-        write_settings(folder / "policy.json", policy, 0o600)
-        self.terms = policy.terms
+        self.write_policy(policy)
         write_settings(folder / "shuffler.json", ShufflerSettings(HOST, self.port))
         self.tls = ssl.create_default_context(cadata=authority.certificate().decode())
         self.http = self.client()
+
+    def write_policy(self, policy):
+        write_settings(self.folder / "policy.json", policy, 0o600)
+        self.terms = policy.terms
 
     def client(self):
         return httpx.Client(
@@ -332,10 +335,16 @@ def new_run(layout):
     return Run(terms.terms, schedule, model, of, test=test, **choices)
 
 
+def worst_of(enrolled, honest):
+    """Whom a round is charged for: somebody with the largest budget, among others with the largest that there are."""
+    ordered = sorted(enrolled, reverse=True)
+    return np.array([ordered[0], *ordered[: honest - 1]])
+
+
 def take(run, batch, honest=None):
     """Charge a round and conclude it; ``honest`` are how many of those in it are relied on, by default all."""
-    everybody = np.sort(batch.budgets)
-    run.charge(everybody, everybody if honest is None else everybody[-honest:])
+    honest = batch.budgets.size if honest is None else honest
+    run.charge(np.sort(batch.budgets), worst_of(batch.budgets, honest))
     run.conclude(batch, time.perf_counter())
 
 

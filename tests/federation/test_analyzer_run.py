@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import BUDGETS, LIMITS, agreed, release_of
+from parties import BUDGETS, LIMITS, agreed, release_of, worst_of
 from typer.testing import CliRunner
 
 from apes import Examples, Schedule
@@ -46,8 +46,7 @@ def spent_by(terms, rounds):
     """What cohorts have spent after each round, by the Gaussians that a filter counts in."""
     accountant, figures = terms.terms.accountant(1, settled=False), []
     for users in rounds:
-        largest = np.sort(BUDGETS)[-len(users) :]
-        figures.append(accountant.record(terms.terms.exposure(0, largest, terms.dimensions)))
+        figures.append(accountant.record(terms.terms.exposure(0, worst_of(BUDGETS, len(users)), terms.dimensions)))
     return figures
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import APES, apes, new_run
+from parties import APES, apes, new_run, worst_of
 
 from apes import CountedBatch, Plan, Simulation
 from apes.accounting.roster import read_as
@@ -162,7 +162,7 @@ def test_a_device_that_dies_in_mid_round_is_not_counted_and_the_certificate_says
     # As many are charged as took part, those with the largest budgets; more than if nobody had been missing.
     certified = [entry.epsilon for entry in metrics]
     assert certified == charged(trial, largest(trial, books)[: alone + 1])
-    whole = charged(trial, largest(trial, books)[: alone - 1] + [roster(trial)] * 2)
+    whole = charged(trial, largest(trial, books)[: alone - 1] + [worst_of(roster(trial), DEVICES)] * 2)
     assert certified[: alone - 1] == whole[: alone - 1]
     assert certified[alone - 1] > whole[alone - 1]
     assert certified[alone] > whole[alone]
@@ -249,7 +249,7 @@ def replayed(trial, books):
     run = new_run(trial.layout)
     for release, _ in books.values():
         budgets = read_as(roster(trial), release.receipt.users)
-        run.charge(budgets, roster(trial)[-release.receipt.users :])
+        run.charge(budgets, worst_of(roster(trial), release.receipt.users))
         run.conclude(CountedBatch(release.counts, budgets), time.perf_counter())
     return run
 
@@ -260,8 +260,8 @@ def roster(trial):
 
 
 def largest(trial, books):
-    """The largest budgets of the roster, round by round: as many as were there."""
-    return [roster(trial)[-release.receipt.users :] for release, _ in books.values()]
+    """Whom rounds are charged for, by the roster: as many as were there."""
+    return [worst_of(roster(trial), release.receipt.users) for release, _ in books.values()]
 
 
 def charged(trial, budgets):

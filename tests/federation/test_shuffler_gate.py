@@ -9,7 +9,7 @@ from dataclasses import replace
 import httpx
 import numpy as np
 import pytest
-from parties import ANALYZER, BUDGETS, OTHER_RUN, RUN, TOKEN, honest, is_of, path, rounds_of
+from parties import ANALYZER, BUDGETS, OTHER_RUN, RUN, TOKEN, honest, is_of, path, rounds_of, worst_of
 
 import apes
 from apes.shuffler.service.ledger import ShufflerLedger
@@ -25,7 +25,7 @@ ALL, FEW = range(8), range(5)
 def cost(users, rounds=1, charged=15, b=None, planned=3):
     """Epsilon of rounds with these users, by the Gaussians that the gate counts in."""
     thin = "random-b" if charged < 15 and b is None else None
-    exposure = apes.Exposure(BUDGETS[list(users)], charged, 16, b, dimensions=15, sparsifier=thin)
+    exposure = apes.Exposure(worst_of(BUDGETS, len(users)), charged, 16, b, dimensions=15, sparsifier=thin)
     # A thousandth of delta is set aside for a thousand times the rounds that were planned.
     return exposure.cost(1e-3 * 1e-3 / (1e3 * planned * max(exposure.uses))).times(rounds).epsilon(1e-3)
 
@@ -145,7 +145,7 @@ def test_a_smaller_cohort_costs_more_than_the_former(small, ledger, figures):
     mixed = apes.Accountant(1e-3, expected_rounds=3, settled=False)
     # Whoever they are, they are charged as those with the largest budgets.
     for users in (ALL, FEW):
-        mixed.charge(apes.Exposure(np.sort(BUDGETS)[-len(users) :], 15, 16))
+        mixed.charge(apes.Exposure(worst_of(BUDGETS, len(users)), 15, 16))
     rounds = shuffler(small, ledger, between(figures[1], mixed.epsilon))
     assert sent(rounds, small, 1) == "released"
     # Fewer hide one another less; with everybody there, the same round would do.

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from parties import apes as command
-from parties import new_run, take
+from parties import new_run, take, worst_of
 
 import apes
 from apes.federation.subject import Subject
@@ -38,7 +38,7 @@ def tiny(small_digits):
 @pytest.fixture(scope="module")
 def figures(tiny):
     """What one and two rounds of the federation cost, by its budgets and the Gaussians that a filter counts in."""
-    delta, exposure = 1 / (10 * DEVICES), apes.Exposure(PEOPLE.people(tiny).budgets, 15, LEVELS)
+    delta, exposure = 1 / (10 * DEVICES), apes.Exposure(worst_of(PEOPLE.people(tiny).budgets, DEVICES), 15, LEVELS)
     # A thousandth of delta is set aside for a thousand times the rounds.
     cost = exposure.cost(1e-3 * delta / (1e3 * ROUNDS * 15))
     return [cost.times(rounds).epsilon(delta) for rounds in (1, 2)]

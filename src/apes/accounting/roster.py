@@ -16,20 +16,25 @@ def with_later(roster: Array, later: int, largest: float) -> Array:
 
 
 def charged_as(enrolled: Array, present: int, colluding: int) -> Array:
-    """The largest budgets of the enrolled, one per honest person in the round.
+    """A victim with the largest budget of the enrolled, among those with the largest: one per honest person present.
 
     Guarantee:
         What is certified for a round of these covers everybody in a round of ``present`` of the enrolled, whoever they
-        are, of whom all but ``colluding`` are honest (docs/proofs.md, 18).
+        are, of whom all but ``colluding`` are honest; and whichever of the enrolled budgets the victim has
+        (docs/proofs.md, 18).
 
     Args:
         enrolled: Budgets of all who may be there, see `with_later`.
         present: How many reports count, in [1, number of enrolled].
         colluding: How many of them may have told the analyzer what they reported, in [0, present - 1].
+
+    >>> charged_as([0.1, 0.2, 0.3, 0.4], 4, 1).tolist()
+    [0.3, 0.4, 0.4]
     """
     ordered = np.sort(positive_array("enrolled", enrolled))
     whole("present", present, 1, ordered.size)
-    return ordered[ordered.size - present + whole("colluding", colluding, 0, present - 1) :]
+    others = present - whole("colluding", colluding, 0, present - 1) - 1
+    return np.append(ordered[ordered.size - others :], ordered[-1])
 
 
 def read_as(enrolled: Array, present: int) -> Array:
