@@ -193,6 +193,6 @@ def test_the_honest_run_is_unharmed_and_nothing_was_spent_twice(loot, trial):
     assert summary["participants_by_round"] == [DEVICES] * ROUNDS
     trial.processes.stop(trial.vaults)
     for number in range(1, DEVICES + 1):
-        with sqlite3.connect(trial.layout.device(number) / "ledger.sqlite") as ledger:
+        with sqlite3.connect(trial.layout.vault(number) / "ledger.sqlite") as ledger:
             assert ledger.execute("select sum(rounds) from spent").fetchone() == (ROUNDS,)
         ledger.close()

@@ -229,7 +229,7 @@ def test_a_trial_on_a_table(tmp_path):
     told("federation", "init", tmp_path / "f", "--data", table, *OPTIONS, *WITH_LEVELS, "--silos", 5, "--rounds", 2)
     everybody, layout = whole(rows, test_share=0.2), Layout(tmp_path / "f")
     users = everybody.budgets.size
-    parts = [read_arrays(layout.device(number) / "data.npz", ("features", "budgets")) for number in range(1, 6)]
+    parts = [read_arrays(layout.vault(number) / "data.npz", ("features", "budgets")) for number in range(1, 6)]
     features, budgets = (np.concatenate([part[name] for part in parts]) for name in ("features", "budgets"))
     assert features.tobytes() == everybody.block(0, users).features.tobytes()
     assert (budgets == everybody.budgets).all()

@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +26,12 @@ from parties import (
     until,
 )
 
+from apes.federation.courier import ask_vault
 from apes.federation.vault.vault import VaultRefusal
 from apes.wire.frames import framed
 
 # One worker builds the module's fixture, once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("vault")]
-APP = Path(__file__).parents[2] / "src" / "apes" / "federation" / "app"
 WORDS = {refusal.value for refusal in VaultRefusal}
 
 
@@ -267,25 +266,28 @@ def test_logs_tell_no_values(vault, small):
     assert not [budget for budget in BUDGETS if str(budget)[2:] in text]
 
 
-@pytest.fixture(scope="module")
-def courier():
-    """The module that is shipped to the nodes."""
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        # Flower holds typer back, which click warns of.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        patch.syspath_prepend(APP)
-        import apes_app.courier
-    return apes_app.courier
-
-
-def test_the_shipped_courier(vault, small, courier):
+def test_as_a_courier_asks(vault, small):
     number = vault.next_round()
     header = header_of(vault, round=number)
-    answer = courier.ask_vault(str(vault.socket), header, bytes(60))
-    assert answer == b"\0" + vault.sealed(number)
+
+    def ask(weights, **changes):
+        return ask_vault(vault.socket, json.dumps(header | changes).encode(), weights, 60.0)
+
+    assert ask(bytes(60)) == b"\0" + vault.sealed(number)
     assert is_answered(vault, small, number)
-    assert courier.ask_vault(str(vault.socket), header | {"op": "data"}, bytes(60)) == b"\1request"
-    assert courier.ask_vault(str(vault.socket), header | {"round": number + 1}, nan_weights()) == b"\1weights"
+    assert ask(bytes(60), op="data") == b"\1request"
+    assert ask(nan_weights(), round=number + 1) == b"\1weights"
+
+
+def test_a_courier_whose_vault_says_nothing(tmp_path):
+    """Neither where there is no socket, nor where nobody listens, nor where somebody does and keeps silent."""
+    place = tmp_path / "silent.sock"
+    assert ask_vault(place, b"{}", b"", 60.0) == b""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        assert ask_vault(place, b"{}", b"", 60.0) == b""
+        listener.listen()
+        assert ask_vault(place, b"{}", b"", 0.2) == b""
 
 
 # What a courier under another account tries; the interpreter itself may lie where that account cannot go.

@@ -1,4 +1,4 @@
-"""Commands of the three parties: vault, shuffler, and a trial federation on one machine."""
+"""Commands of the parties: vault, courier, shuffler, and a trial federation on one machine."""
 
 import json
 import time
@@ -20,6 +20,13 @@ def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's set
     from apes.federation.vault.folder import open_vault
 
     open_vault(settings).serve()
+
+
+def courier_command(settings: Annotated[Path, typer.Argument(help="The courier's settings, courier.json.")]) -> None:
+    """Carry models to a vault and sealed reports back, as a Flower node; runs nothing that a server sends."""
+    from apes.federation.courier import Courier
+
+    Courier(settings).run()
 
 
 def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler's settings.")]) -> None:
@@ -49,7 +56,7 @@ def spent_command(
 
 @shared.command(federation_app, "up")
 def up_command(folder: Folder, as_json: shared.Json = False) -> None:
-    """Start shuffler, SuperLink, SuperNodes and vaults, train, and stop them again; goes on where it stopped."""
+    """Start shuffler, SuperLink, couriers and vaults, train, and stop them again; goes on where it stopped."""
     from apes.federation.trial.trial import Trial
 
     trial = Trial(folder)
@@ -60,9 +67,9 @@ def up_command(folder: Folder, as_json: shared.Json = False) -> None:
             with display.working() as tell:
                 tell("starting shuffler, SuperLink and vaults")
                 trial.start(["shuffler", "superlink", *trial.vaults])
-                tell("registering SuperNodes")
+                tell("registering nodes")
                 trial.register_nodes()
-                tell("starting SuperNodes")
+                tell("starting couriers")
                 trial.start(trial.nodes)
                 tell("starting the analyzer")
                 run = trial.submit()

@@ -78,7 +78,7 @@ def invite_command(
     folder: Folder,
     shuffler: Annotated[str, typer.Option(help="HOST:PORT of the shuffler.")],
     superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
-    nodes: Annotated[int, typer.Option(help="SuperNodes to wait for before the first round.")],
+    nodes: Annotated[int, typer.Option(help="Nodes to wait for before the first round.")],
     smallest_cohort: Annotated[int, typer.Option(help="Fewest reports that the shuffler releases.")],
     smallest_budget: Annotated[float, typer.Option(help="Smallest local budget taken.")],
     largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
@@ -117,7 +117,6 @@ def join_command(
     budget_column: Annotated[str | None, typer.Option(help="Table: column of the budgets that people chose.")] = None,
     budget: Annotated[float | None, typer.Option(help="Table: everybody's budget, without such a column.")] = None,
     model: Model = None,
-    node_port: Annotated[int, typer.Option(help="Local port for the SuperNode.")] = 9094,
     lifetime_epsilon: Annotated[
         float | None, typer.Option(help="Largest central epsilon of a user over all runs and federations.")
     ] = None,
@@ -133,7 +132,7 @@ def join_command(
     whose = {"user_column": user_column, "budget_column": budget_column, "budget": budget}
     arrays, facts = _own_rows(data, schema, whose)
     with new_folder(folder) as part:
-        card = join(part, invitation, arrays, Consent(model, Lifetime(lifetime_epsilon, lifetime_delta), node_port))
+        card = join(part, invitation, arrays, Consent(model, Lifetime(lifetime_epsilon, lifetime_delta)))
     runs = "a model that is built in" if model is None else model
     text = f"{len(card.senders)} users train {runs}; hand over {folder / CARD}"
     shared.tell({"folder": str(folder), "model": model, **facts, **asdict(card)}, as_json, text)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from apes.errors import ParameterError
 from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
+from apes.federation.courier import COURIER, CourierSettings
 from apes.federation.keys import Authority, node_key, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
@@ -35,7 +36,7 @@ from apes.terms.schedule import Schedule
 from apes.wire.envelope import RUN_BYTES
 
 CARD = "card.json"
-# What Flower ships to the nodes.
+# What Flower starts on the SuperLink's machine.
 _APP = Path(__file__).parent / "app"
 _INVITATION = "invitation.json"
 
@@ -54,7 +55,7 @@ class Card:
     """What a device or silo shows to be admitted; public."""
 
     senders: tuple[str, ...]  # its users' signing keys, in hexadecimal
-    node: str  # its SuperNode's key, one line of OpenSSH's format
+    node: str  # its courier's key, one line of OpenSSH's format
 
 
 @dataclass(frozen=True)
@@ -129,12 +130,10 @@ class Consent:
     Attributes:
         model: ``module:attribute`` of a model that the owner installed and allows to run on the data; None for none.
         lifetime: What each user grants centrally, over all runs and federations.
-        node_port: Local port of the SuperNode.
     """
 
     model: str | None = None
     lifetime: Lifetime = field(default_factory=Lifetime)
-    node_port: int = 9094
 
 
 def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], consent: Consent) -> Card:
@@ -149,9 +148,10 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
     own_model(terms.model, consent.model)
     budgets, lifetime = terms.applied(arrays["budgets"]), consent.lifetime
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
-    write_arrays(folder / "data.npz", {"allowances": terms.charged * budgets * terms.rounds, **arrays}, 0o600)
-    write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
-    terms.write(folder / "terms.json")
+    vault, courier = folder / "vault", folder / "courier"
+    write_arrays(vault / "data.npz", {"allowances": terms.charged * budgets * terms.rounds, **arrays}, 0o600)
+    write_secret(vault / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
+    terms.write(vault / "terms.json")
     settings = VaultSettings(
         (invitation.run,),
         invitation.shuffler_key,
@@ -159,20 +159,21 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
         lifetime_delta=lifetime.delta,
         model=consent.model,
     )
-    write_settings(folder / VAULT, settings)
+    write_settings(vault / VAULT, settings)
     # What the vault will read has to be right now, while somebody is looking.
-    check_vault(folder / VAULT)
-    write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
+    check_vault(vault / VAULT)
+    write_bytes(courier / "authority.pem", (invitation_folder / "authority.pem").read_bytes())
     private, public = node_key()
-    write_secret(folder / "node.key", private)
-    write_device_scripts(folder, invitation.superlink, consent.node_port)
+    write_secret(courier / "node.key", private)
+    write_settings(courier / COURIER, CourierSettings(invitation.superlink))
+    write_device_scripts(folder)
     card = Card(tuple(key.public_key().public_bytes_raw().hex() for key in keys), public.decode())
     write_settings(folder / CARD, card)
     return card
 
 
 def admit(folder: Path, cards: list[Card]) -> Policy:
-    """Write the shuffler's policy, which admits exactly these cards' users, and their SuperNodes' keys."""
+    """Write the shuffler's policy, which admits exactly these cards' users, and their couriers' keys."""
     layout = Layout(folder)
     invitation = read_settings(layout.invitation / _INVITATION, Invitation)
     terms = FederationTerms.read(layout.invitation / "terms.json")

@@ -66,14 +66,12 @@ class Relay:
                 self._wait_for_nodes()
 
     def _run_round(self) -> None:
-        began, slowest, number = time.perf_counter(), 0.0, self._analyzer.number
+        began, number = time.perf_counter(), self._analyzer.number
         self._refusals.clear()
         size = envelope_size(self._analyzer.terms.dimensions, self._analyzer.terms.levels)
 
         def write(file: BinaryIO) -> None:
-            nonlocal slowest
             for reply in self._replies():
-                slowest = max(slowest, _vault_seconds(reply))
                 file.writelines(self._sealed(reply, size))
 
         write_whole(self._analyzer.batch, write)
@@ -86,8 +84,8 @@ class Relay:
         if self._analyzer.is_done and self._analyzer.number == number:
             log("target-reached", round=number)
             return
-        # Where a round's time went: in vaults, in Flower, in shuffler and analyzer.
-        times = {"round": number, "collect": collected, "slowest_vault": slowest}
+        # Where a round's time went: in Flower and vaults, in shuffler and analyzer.
+        times = {"round": number, "collect": collected}
         times["shuffle_and_step"] = time.perf_counter() - began - collected
         with (self._analyzer.folder / "times.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(times) + "\n")
@@ -99,8 +97,9 @@ class Relay:
         settings, number, terms = self._analyzer.settings, self._analyzer.number, self._analyzer.terms.digest
         weights, life = self._analyzer.progress.state.weights.astype("<f4"), settings.round_seconds
         model = ArrayRecord({"weights": Array("float32", weights.shape, "raw", weights.tobytes())})
-        header = ConfigRecord({"version": VERSION, "run": settings.run, "round": number, "terms": terms})
-        contents = [(RecordDict({"model": model, "round": header}), node) for node in self._nodes()]
+        header = json.dumps({"version": VERSION, "run": settings.run, "round": number, "terms": terms}).encode()
+        ask = ConfigRecord({"header": header})
+        contents = [(RecordDict({"model": model, "ask": ask}), node) for node in self._nodes()]
         return [Message(asked, node, MessageType.TRAIN, ttl=life, group_id=str(number)) for asked, node in contents]
 
     def _replies(self) -> Iterator[Message]:
@@ -135,7 +134,7 @@ class Relay:
         while len(self._nodes()) < self._analyzer.settings.nodes and time.monotonic() < end:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         if not self._nodes():
-            raise ProtocolError(f"no SuperNode came within {_SECONDS_FOR_NODES:g} seconds")
+            raise ProtocolError(f"no node came within {_SECONDS_FOR_NODES:g} seconds")
 
     def _sealed(self, reply: Message, size: int) -> Iterator[bytes]:
         """The sealed reports of a reply, framed; whatever else a node sends is dropped here and harms nobody else's."""
@@ -162,9 +161,3 @@ class Relay:
         if any(reason in self._refusals for reason in _FOR_GOOD):
             why += ": their owners agreed to other terms, perhaps to another model, than the analyzer's"
         return f"round {number} found too few reports {times} times; {why}"
-
-
-def _vault_seconds(reply: Message) -> float:
-    timing = reply.content.metric_records.get("timing")
-    value = 0.0 if timing is None else timing.get("vault_seconds", 0.0)
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -33,14 +33,8 @@ _REGISTER = rf"""for key in nodes/*.pub; do
   ./{FLWR} supernode register "$key" here --name "$(basename "$key" .pub)"
 done
 """
-# The SuperLink starts the analyzer, and the couriers with it.
+# The SuperLink starts the analyzer.
 _ANALYZER = rf"""exec ./{FLWR} run app here --stream -c "settings=\"$PWD/analyzer.json\""
-"""
-# The courier knows where the vault's socket is, and nothing else.
-_SUPERNODE = r"""exec flower-supernode --superlink {superlink} \
-  --root-certificates "$PWD/authority.pem" --auth-supernode-private-key node.key \
-  --host 127.0.0.1 --port {port} --isolation subprocess \
-  --node-config "vault=\"$PWD/vault.sock\""
 """
 
 
@@ -55,10 +49,10 @@ def write_server_scripts(folder: Path, superlink: tuple[str, int]) -> None:
         _write(folder / caller / FLWR, _FLOWER + _COMMAND_LINE.format(host=host, port=port))
 
 
-def write_device_scripts(folder: Path, superlink: str, node_port: int) -> None:
-    """Write what starts the vault and the SuperNode of a device or silo; the SuperLink as host and port."""
-    _write(folder / "start-vault.sh", "exec apes vault vault.json\n")
-    _write(folder / "start-supernode.sh", _FLOWER + _SUPERNODE.format(superlink=superlink, port=node_port))
+def write_device_scripts(folder: Path) -> None:
+    """Write what starts the vault and the courier of a device or silo."""
+    for name in ("vault", "courier"):
+        _write(folder / f"start-{name}.sh", f"cd {name} || exit 1\nexec apes {name} {name}.json\n")
 
 
 def _write(path: Path, body: str) -> None:

@@ -50,7 +50,7 @@ def set_up(
     """
     users = people.budgets.size
     whole("vaults", vaults, 1, users)
-    ports = free_ports(2 + vaults)
+    ports = free_ports(2)
     servers = Servers((HOST, ports[0]), (HOST, ports[1]), vaults, round_seconds, keep_sealed)
     cohort = max(2, users // 2) if smallest_cohort is None else smallest_cohort
     limits = Limits(float(people.budgets.min()), float(people.budgets.max()), cohort)
@@ -62,7 +62,7 @@ def set_up(
             block = people.block(edges[number - 1], edges[number])
             arrays = {name: getattr(block, name) for name in ARRAYS}
             place = layout.device(number), layout.invitation
-            cards.append(join(*place, arrays, Consent(model, node_port=ports[1 + number])))
+            cards.append(join(*place, arrays, Consent(model)))
             progress(edges[number], users)
         admit(part, cards)
         federation = Federation(run, vaults, users, plan.terms.rounds, ports[0], ports[1])

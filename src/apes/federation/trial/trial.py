@@ -21,11 +21,8 @@ from apes.training.run import RoundMetrics
 
 # A silo of many budgets takes a dozen certificates, and ten may start at once.
 _SECONDS_TO_START = 180.0
-# A SuperNode that died is not let in again before the SuperLink has missed two heartbeats of 30 seconds.
-_SECONDS_TO_JOIN = 100.0
-_SECONDS_BEFORE_JOINING_AGAIN = 3.0
-# What Flower calls it, in the SuperNode's log.
-_NOT_YET = "2004"
+# What a courier logs once the SuperLink has let it in.
+_SIGNED_ON = '"event": "courier"'
 # Asking Flower costs a second of a processor, so a run that goes on is left alone for long.
 _SECONDS_BETWEEN_LOOKS = 30.0
 _SECONDS_BETWEEN_LOOKS_WITHOUT_ANALYZER = 2.0
@@ -44,7 +41,7 @@ class Trial:
         self.processes = Processes(self.layout.processes, self.layout.logs)
         numbers = range(1, self.federation.vaults + 1)
         self.vaults = [f"vault-{number:04d}" for number in numbers]
-        self.nodes = [f"node-{number:04d}" for number in numbers]
+        self.nodes = [f"courier-{number:04d}" for number in numbers]
         self._run = self.layout.analyzer / "run"
         self.summary = self._run / "summary.json"
 
@@ -57,7 +54,7 @@ class Trial:
             self._await(name, offsets[name])
 
     def register_nodes(self) -> None:
-        """Tell the SuperLink which SuperNodes may join; once is enough."""
+        """Tell the SuperLink which nodes may join; once is enough."""
         marker = self.layout.superlink / "registered"
         if marker.exists():
             return
@@ -69,7 +66,7 @@ class Trial:
         write_bytes(marker, b"yes\n")
 
     def submit(self) -> str:
-        """Start the analyzer and the couriers on Flower; return Flower's number of the run."""
+        """Start the analyzer on Flower; return Flower's number of the run."""
         settings = json.dumps(str(self.layout.analyzer / "analyzer.json"))
         (self._run / "analyzer.pid").unlink(missing_ok=True)
         answer = self.flwr("run", str(self.layout.analyzer / "app"), "here", "-c", f"settings={settings}")
@@ -107,9 +104,9 @@ class Trial:
         for name, program in (("analyzer", "flwr-serverapp"), ("superexec", "flower-superexec")):
             self.processes.adopt(name, program, authority)
         running = list(self.processes.all())
-        # The analyzer goes first, lest it close a round with the few who are still there; SuperNodes sign off at the
+        # The analyzer goes first, lest it close a round with the few who are still there; couriers sign off at the
         # SuperLink, so they go before it.
-        for kind in ("analyzer", "node", "superlink", ""):
+        for kind in ("analyzer", "courier", "superlink", ""):
             self.processes.stop([name for name in self.processes.all() if name.startswith(kind)])
         return [name for name in running if not name.startswith("superexec")]
 
@@ -141,26 +138,22 @@ class Trial:
         kind, _, number = name.partition("-")
         if kind in ("shuffler", "superlink"):
             return self.layout.folder / kind / "start.sh"
-        return self.layout.device(int(number)) / {"vault": "start-vault.sh", "node": "start-supernode.sh"}[kind]
+        return self.layout.device(int(number)) / f"start-{kind}.sh"
 
     def _await(self, name: str, log_offset: int) -> None:
         kind, _, number = name.partition("-")
         checks: dict[str, Callable[[], bool]] = {
             "shuffler": lambda: self._is_healthy(self.federation.shuffler_port),
             "superlink": lambda: self._is_healthy(self.federation.superlink_port),
-            "vault": lambda: _accepts(self.layout.device(int(number)) / "vault.sock"),
-            "node": lambda: "SuperNode ID:" in self._log(name)[log_offset:],
+            "vault": lambda: _accepts(self.layout.device(int(number)) / "socket" / "vault.sock"),
+            "courier": lambda: _SIGNED_ON in self._log(name)[log_offset:],
         }
-        end = time.monotonic() + (_SECONDS_TO_JOIN if kind == "node" else _SECONDS_TO_START)
+        end = time.monotonic() + _SECONDS_TO_START
         while not checks[kind]():
             if time.monotonic() > end:
                 raise FederationError(f"{name} is not ready; {self._tail(name)}")
             if name not in self.processes.all():
-                if kind != "node" or _NOT_YET not in self._log(name)[log_offset:]:
-                    raise FederationError(f"{name} stopped; {self._tail(name)}")
-                time.sleep(_SECONDS_BEFORE_JOINING_AGAIN)
-                log_offset = len(self._log(name))
-                self.processes.start(name, self._script(name))
+                raise FederationError(f"{name} stopped; {self._tail(name)}")
             time.sleep(0.1)
 
     def _is_healthy(self, port: int) -> bool:

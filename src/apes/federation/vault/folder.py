@@ -31,7 +31,7 @@ ARRAYS = ("features", "labels", "offsets", "budgets")
 """What a vault holds of its users, besides their allowances."""
 KEY_BYTES = 32
 VAULT = "vault.json"
-"""Name of a vault's settings in the folder of a device or silo."""
+"""Name of a vault's settings."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class VaultSettings:
     data: str = "data.npz"  # `ARRAYS` and ``allowances``
     keys: str = "keys.bin"  # the users' signing keys, 32 bytes each
     ledger: str = "ledger.sqlite"  # vaults of the same people, in the same order, may share one
-    socket: str = "vault.sock"  # where a courier asks
+    socket: str = "../socket/vault.sock"  # where a courier asks
     socket_mode: str = "600"  # its permissions, in octal
     lifetime_epsilon: float | None = None  # largest central epsilon of all that ever leaves for a user, or None
     lifetime_delta: float = Lifetime.delta  # that it holds up to
@@ -143,7 +143,8 @@ class UserAccount:
 
 
 def read_accounts(folder: Path) -> list[UserAccount]:
-    """Read the accounts of the users of a device or silo; nothing is changed, and its vault may be running."""
+    """Read the accounts of a vault's users, by its folder or that of its device; the vault may be running."""
+    folder = folder / "vault" if (folder / "vault").is_dir() else folder
     settings, terms, holdings = read_vault(folder / VAULT)
     budgets, allowances = holdings.population.budgets.tolist(), holdings.allowances.tolist()
     spending, lifetime = read_ledger(folder / settings.ledger, len(budgets), settings.lifetime)
