@@ -10,9 +10,11 @@ from typing import BinaryIO
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid.http_grid import HttpGrid
 
 from apes.errors import ProtocolError
 from apes.federation.analyzer import AnalyzerRun
+from apes.federation.replies import Replies
 from apes.federation.shuffler_client import CohortTooSmall
 from apes.federation.vault.socket import VERSION
 from apes.federation.vault.vault import VaultRefusal
@@ -21,8 +23,7 @@ from apes.storage.json_logs import log
 from apes.wire.envelope import envelope_size
 from apes.wire.frames import FrameReader, framed
 
-# Flower's own wait for replies looks every three seconds.
-_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_FOR_NODES = 120.0
 _MOST_FAILED_ATTEMPTS = 5
 # What a vault says to terms that are not its own, and to more weights than its own have.
@@ -36,6 +37,8 @@ def main(grid: Grid, context: Context) -> None:
     """Train, from wherever an earlier run of the same settings stopped."""
     analyzer = AnalyzerRun(Path(str(context.run_config["settings"])))
     write_bytes(analyzer.folder / "analyzer.pid", str(os.getpid()).encode())
+    if not isinstance(grid, HttpGrid):
+        raise ProtocolError(f"the analyzer must run on a SuperLink, got a {type(grid).__name__}")
     Relay(analyzer, grid).train()
     analyzer.finish()
 
@@ -43,7 +46,7 @@ def main(grid: Grid, context: Context) -> None:
 class Relay:
     """Asks every node for sealed reports, has them shuffled, and has the analyzer take its step."""
 
-    def __init__(self, analyzer: AnalyzerRun, grid: Grid) -> None:
+    def __init__(self, analyzer: AnalyzerRun, grid: HttpGrid) -> None:
         self._analyzer, self._grid = analyzer, grid
         self._silent: set[int] = set()
         self._refusals: Counter[str] = Counter()
@@ -110,20 +113,16 @@ class Relay:
         end, asked = time.monotonic() + self._analyzer.settings.round_seconds, self._questions()
         nodes = [message.metadata.dst_node_id for message in asked]
         waiting = dict(zip(self._grid.push_messages(asked), nodes, strict=True))
+        replies = Replies(self._grid, waiting)
         while time.monotonic() < end and set(waiting.values()) - self._silent:
-            replies = list(self._grid.pull_messages(list(waiting)))
-            for reply in replies:
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is None:
-                    continue
-                if reply.has_error():
-                    log("node-failed", node=node, code=reply.error.code)
+            for number, reply in replies.look():
+                node = waiting.pop(number)
+                if reply is None or not reply.has_content():
+                    log("node-failed", node=node)
                     self._silent.add(node)
                 else:
                     self._silent.discard(node)
                     yield reply
-            if not replies:
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
         self._silent |= set(waiting.values())
 
     def _nodes(self) -> list[int]:

@@ -11,11 +11,11 @@ _HEAD = """#!/bin/sh
 # Made by `apes federation`. `apes`, `flwr` and `flower-...` must be on the PATH.
 cd "$(dirname "$0")" || exit 1
 """
-# Flower neither phones home nor installs anything, keeps its state here, and looks for work often.
+# Flower neither phones home nor installs anything, keeps its state here, and looks for work every second.
 _FLOWER = """export FLWR_TELEMETRY_ENABLED=0
 export FLWR_DISABLE_UPDATE_CHECK=1
 export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
-export FLWR_SUPEREXEC_TASK_POLL_INTERVAL=0.1
+export FLWR_SUPEREXEC_TASK_POLL_INTERVAL=1
 export FLWR_HOME="$PWD/flwr"
 """
 _COMMAND_LINE = r"""mkdir -p flwr

@@ -2,12 +2,16 @@
 
 import contextlib
 import json
+import os
+import signal
 import socket
 import ssl
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 
 import httpx
 import psutil
@@ -17,15 +21,17 @@ from apes.federation.trial.layout import HOST, Layout
 from apes.federation.trial.processes import Processes, environment, is_running
 from apes.federation.trial.scripts import FLWR
 from apes.storage.files import write_bytes
+from apes.storage.locks import lock
 from apes.training.run import RoundMetrics
 
 # A silo of many budgets takes a dozen certificates, and ten may start at once.
 _SECONDS_TO_START = 180.0
 # What a courier logs once the SuperLink has let it in.
 _SIGNED_ON = '"event": "courier"'
-# Asking Flower costs a second of a processor, so a run that goes on is left alone for long.
-_SECONDS_BETWEEN_LOOKS = 30.0
-_SECONDS_BETWEEN_LOOKS_WITHOUT_ANALYZER = 2.0
+# Asking Flower costs a second of a processor: only while the analyzer is not there yet, or not any more. Why it ended,
+# Flower knows at once or, if it was killed, after a minute.
+_SECONDS_BETWEEN_LOOKS = 10.0
+_SECONDS_TO_TELL_WHY = 5.0
 
 
 class FederationError(ApesError):
@@ -44,6 +50,27 @@ class Trial:
         self.nodes = [f"courier-{number:04d}" for number in numbers]
         self._run = self.layout.analyzer / "run"
         self.summary = self._run / "summary.json"
+        self._analyzer_pid = self._run / "analyzer.pid"
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Be the only one who runs this trial; stop what an earlier one left first, and at the end whatever runs.
+
+        A signal to terminate ends the block too.
+        """
+        held = lock(self.layout.settings)
+        before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)}
+        try:
+            self.down()
+            yield
+        finally:
+            # Whoever asks again while we are stopping is as good as heard.
+            for number in before:
+                signal.signal(number, signal.SIG_IGN)
+            self.down()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(held)
 
     def start(self, names: list[str]) -> None:
         """Start parties side by side and wait until each is ready."""
@@ -68,7 +95,7 @@ class Trial:
     def submit(self) -> str:
         """Start the analyzer on Flower; return Flower's number of the run."""
         settings = json.dumps(str(self.layout.analyzer / "analyzer.json"))
-        (self._run / "analyzer.pid").unlink(missing_ok=True)
+        self._analyzer_pid.unlink(missing_ok=True)
         answer = self.flwr("run", str(self.layout.analyzer / "app"), "here", "-c", f"settings={settings}")
         if not answer.get("success"):
             raise FederationError(f"Flower does not start the run: {answer}")
@@ -86,15 +113,15 @@ class Trial:
             is_over = self.summary.exists()
             for entry in self.metrics()[seen:]:
                 show(entry)
-                seen, looked = seen + 1, time.monotonic()
+                seen += 1
             if is_over:
                 return
-            for name in {"shuffler", "superlink"} - self.processes.all().keys():
-                raise FederationError(f"{name} is gone; {self._tail(name)}")
-            pause = _SECONDS_BETWEEN_LOOKS if self._analyzer_runs() else _SECONDS_BETWEEN_LOOKS_WITHOUT_ANALYZER
-            if time.monotonic() > looked + pause:
+            self._check_parties()
+            if not self._analyzer_pid.exists() and time.monotonic() > looked + _SECONDS_BETWEEN_LOOKS:
                 self._check_run(run)
                 looked = time.monotonic()
+            if not self._analyzer_runs():
+                self._explain_end(run)
             time.sleep(0.2)
 
     def down(self) -> list[str]:
@@ -120,13 +147,30 @@ class Trial:
             said = (done.stderr or done.stdout).strip()[-500:]
             raise FederationError(f"flwr {arguments[0]} failed: {said}") from None
 
+    def _check_parties(self) -> None:
+        """Raise unless everybody is there without whom no round comes to its end."""
+        living = self.processes.all().keys()
+        for name in {"shuffler", "superlink"} - living:
+            raise FederationError(f"{name} is gone; {self._tail(name)}")
+        for kind, names in (("vaults", self.vaults), ("couriers", self.nodes)):
+            if living.isdisjoint(names):
+                raise FederationError(f"all {kind} are gone; {self._tail(names[0])}")
+
     def _analyzer_runs(self) -> bool:
         """Whether the analyzer is there, or may still be on its way."""
-        file = self._run / "analyzer.pid"
         try:
+            file = self._analyzer_pid
             return not file.exists() or is_running(psutil.Process(int(file.read_text())))
         except psutil.NoSuchProcess:
             return False
+
+    def _explain_end(self, run: str) -> None:
+        """Raise with what Flower knows about the end of the analyzer, unless it came to the end of its work."""
+        end = time.monotonic() + _SECONDS_TO_TELL_WHY
+        while not self.summary.exists():
+            self._check_run(run)
+            if time.monotonic() > end:
+                raise FederationError(f"the analyzer is gone; start again to go on; {self._tail('superlink')}")
 
     def _check_run(self, run: str) -> None:
         runs = self.flwr("list", "here").get("runs")
@@ -170,6 +214,11 @@ class Trial:
     def _tail(self, name: str) -> str:
         lines = [line for line in self._log(name).splitlines() if line.strip()][-5:]
         return f"its log, {self.processes.log(name)}, ends: {' | '.join(lines)}"
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End by way of the blocks that clean up."""
+    sys.exit(128 + number)
 
 
 def _accepts(path: Path) -> bool:

@@ -21,6 +21,7 @@ from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.model import Discreet, check_fit
 from apes.federation.vault.socket import VaultSocket
 from apes.federation.vault.vault import Vault, charges_of
+from apes.federation.vault.warm_up import warm_up
 from apes.models.model import Model
 from apes.population import People
 from apes.storage.arrays import read_arrays
@@ -71,6 +72,7 @@ def open_vault(file: Path) -> VaultSocket:
     model = _fitting_model(file, settings, terms, holdings)
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
     ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size, settings.lifetime)
+    warm_up(terms, holdings, model)
     vault = Vault(terms, settings.runs, holdings, shuffler, ledger, model)
     return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
 
