@@ -45,6 +45,19 @@ shared.command(federation_app, "join")(join_command)
 shared.command(federation_app, "admit")(admit_command)
 
 
+@shared.command(federation_app, "register")
+def register_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of the SuperLink, with the nodes' keys.")],
+    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
+    as_json: shared.Json = False,
+) -> None:
+    """Tell the SuperLink which nodes it may let in; again after cards were admitted."""
+    from apes.federation.registration import register
+
+    nodes = register(folder, superlink)
+    shared.tell({"nodes": nodes}, as_json, f"{nodes} nodes are registered")
+
+
 @shared.command(federation_app, "spent")
 def spent_command(
     folder: Annotated[Path, typer.Argument(help="Folder of a device or silo.")], as_json: shared.Json = False

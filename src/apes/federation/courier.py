@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
@@ -28,8 +29,9 @@ COURIER = "courier.json"
 """Name of a courier's settings."""
 # Looks for work come soon after work, and rarely when there is none.
 _FIRST_PAUSE, _GROWTH = 0.1, 1.5
-# Flower forgets a node that says nothing after two announced intervals.
-_SECONDS_TO_BE_FORGOTTEN = 2.0 * ANNOUNCED_SECONDS + 5
+# Flower forgets a node that says nothing after two announced intervals; a SuperLink that was started again has all its
+# nodes to register first.
+_SECONDS_TO_BE_LET_IN = 2.0 * ANNOUNCED_SECONDS + 60
 _SECONDS_BETWEEN_TRIES = 3.0
 _LONGEST_WORD = 40
 
@@ -74,31 +76,40 @@ class Courier:
     def run(self) -> None:
         """Carry messages until told to stop."""
         signal.signal(signal.SIGTERM, _stop)
-        node = self._sign_on()
-        write_settings(self._memory, _Known(node))
-        log("courier", node=node, superlink=self._settings.superlink)
         try:
-            pause = _FIRST_PAUSE
             while True:
-                if self._carry():
-                    pause = _FIRST_PAUSE
-                else:
-                    time.sleep(pause)
-                    pause = min(_GROWTH * pause, self._settings.pause)
+                self._sign_on()
+                try:
+                    self._serve()
+                except NotRegistered:
+                    # Once let in, we know our key to be good: the SuperLink was started again.
+                    log("unknown", message="the SuperLink has forgotten this node")
         finally:
             self._fleet.sign_off()
 
-    def _sign_on(self) -> int:
+    def _serve(self) -> NoReturn:
+        pause = _FIRST_PAUSE
+        while True:
+            if self._carry():
+                pause = _FIRST_PAUSE
+            else:
+                time.sleep(pause)
+                pause = min(_GROWTH * pause, self._settings.pause)
+
+    def _sign_on(self) -> None:
         known_as = read_settings(self._memory, _Known).node if self._memory.exists() else None
-        end, is_told = time.monotonic() + _SECONDS_TO_BE_FORGOTTEN, False
+        end, is_told = time.monotonic() + _SECONDS_TO_BE_LET_IN, False
         while True:
             try:
-                return self._fleet.sign_on(known_as)
+                node = self._fleet.sign_on(known_as)
+                write_settings(self._memory, _Known(node))
+                log("courier", node=node, superlink=self._settings.superlink)
+                return
             except StillThere:
                 if known_as is None or time.monotonic() > end:
                     raise NotRegistered(_NOT_LET_IN.format(self._settings.superlink)) from None
             if not is_told:
-                log("waiting", message="the SuperLink takes this node to be there still; trying again")
+                log("waiting", message="the SuperLink does not let this node in yet; trying again")
                 is_told = True
             time.sleep(_SECONDS_BETWEEN_TRIES)
 

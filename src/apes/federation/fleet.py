@@ -79,7 +79,7 @@ class Fleet:
         )
         # A server is not to send us elsewhere: into the user's own network, say.
         self._client._client.follow_redirects = False
-        self._away = RareLog("superlink-away")
+        self._away, self._alive = RareLog("superlink-away"), threading.Thread(target=self._keep_alive, daemon=True)
 
     def sign_on(self, known_as: int | None = None) -> int:
         """Become the node of this key, and keep on saying that we are there; return its number.
@@ -90,7 +90,8 @@ class Fleet:
             self._sign_off(known_as)
         asked = ActivateNodeRequest(public_key=self._public, heartbeat_interval=ANNOUNCED_SECONDS)
         self._node = Node(node_id=self._call(self._client.ActivateNode, asked).node_id)
-        threading.Thread(target=self._keep_alive, daemon=True).start()
+        if not self._alive.is_alive():
+            self._alive.start()
         return int(self._node.node_id)
 
     def sign_off(self) -> None:
@@ -168,8 +169,8 @@ class Fleet:
             log("was-signed-off", message=str(error))
 
     def _keep_alive(self) -> None:
-        asked = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=ANNOUNCED_SECONDS)
         while not self._ended.wait(_SECONDS_BETWEEN_HEARTBEATS):
+            asked = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=ANNOUNCED_SECONDS)
             try:
                 self._client.SendNodeHeartbeat(asked)
             except httpx.HTTPError as error:

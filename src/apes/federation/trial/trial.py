@@ -17,10 +17,10 @@ import httpx
 import psutil
 
 from apes.errors import ApesError
+from apes.federation.registration import register
 from apes.federation.trial.layout import HOST, Layout
 from apes.federation.trial.processes import Processes, environment, is_running
 from apes.federation.trial.scripts import FLWR
-from apes.storage.files import write_bytes
 from apes.storage.locks import lock
 from apes.training.run import RoundMetrics
 
@@ -81,16 +81,8 @@ class Trial:
             self._await(name, offsets[name])
 
     def register_nodes(self) -> None:
-        """Tell the SuperLink which nodes may join; once is enough."""
-        marker = self.layout.superlink / "registered"
-        if marker.exists():
-            return
-        for key in sorted((self.layout.superlink / "nodes").glob("*.pub")):
-            answer = self.flwr("supernode", "register", str(key), "here", "--name", key.stem)
-            # A key that an interrupted start registered before is as good.
-            if not answer.get("success") and "already in use" not in json.dumps(answer):
-                raise FederationError(f"the SuperLink does not register {key}: {answer}")
-        write_bytes(marker, b"yes\n")
+        """See to it that the SuperLink knows which nodes may join."""
+        register(self.layout.superlink, f"{HOST}:{self.federation.superlink_port}")
 
     def submit(self) -> str:
         """Start the analyzer on Flower; return Flower's number of the run."""
