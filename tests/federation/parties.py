@@ -237,7 +237,7 @@ class VaultProcess(Party):
         write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
         terms.write(folder / "terms.json")
         public = shuffler.public_key().public_bytes_raw().hex()
-        settings = VaultSettings(runs, public, **{"socket": "vault.sock", **choices})
+        settings = VaultSettings(runs, public, **{"socket": "vault.sock", "one_account": True, **choices})
         self.ledger = folder / settings.ledger
         write_settings(folder / "vault.json", settings)
 

@@ -39,6 +39,13 @@ def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler
     run_shuffler(settings)
 
 
+def superlink_command(settings: Annotated[Path, typer.Argument(help="The SuperLink's settings.")]) -> None:
+    """Run Flower's SuperLink: open to nodes, and to nobody else but this machine."""
+    from apes.federation.superlink import run_superlink
+
+    run_superlink(settings)
+
+
 shared.command(federation_app, "init")(init_command)
 shared.command(federation_app, "invite")(invite_command)
 shared.command(federation_app, "join")(join_command)
@@ -48,13 +55,14 @@ shared.command(federation_app, "admit")(admit_command)
 @shared.command(federation_app, "register")
 def register_command(
     folder: Annotated[Path, typer.Argument(help="Folder of the SuperLink, with the nodes' keys.")],
-    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
     as_json: shared.Json = False,
 ) -> None:
-    """Tell the SuperLink which nodes it may let in; again after cards were admitted."""
+    """Tell a SuperLink that runs here which nodes it may let in; as it starts, it knows."""
     from apes.federation.registration import register
+    from apes.federation.superlink import SUPERLINK, SuperLinkSettings
+    from apes.storage.settings import read_settings
 
-    nodes = register(folder, superlink)
+    nodes = register(folder, read_settings(folder / SUPERLINK, SuperLinkSettings).control)
     shared.tell({"nodes": nodes}, as_json, f"{nodes} nodes are registered")
 
 

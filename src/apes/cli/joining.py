@@ -13,6 +13,7 @@ from apes.cli.options import PAPER, Choices, make_choices, names_table, with_cho
 from apes.cli.subjects import subjects
 from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
+from apes.federation.device_accounts import COURIER_ACCOUNT, VAULT_ACCOUNT, DeviceAccounts
 from apes.population import People
 from apes.terms.own_table import OwnTable
 
@@ -77,7 +78,7 @@ def invite_command(
     choices: dict[str, Any],
     folder: Folder,
     shuffler: Annotated[str, typer.Option(help="HOST:PORT of the shuffler.")],
-    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
+    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink; it uses the next port too, locally.")],
     nodes: Annotated[int, typer.Option(help="Nodes to wait for before the first round.")],
     smallest_cohort: Annotated[int, typer.Option(help="Fewest reports that the shuffler releases.")],
     smallest_budget: Annotated[float, typer.Option(help="Smallest local budget taken.")],
@@ -121,6 +122,9 @@ def join_command(
         float | None, typer.Option(help="Largest central epsilon of a user over all runs and federations.")
     ] = None,
     lifetime_delta: Annotated[float, typer.Option(help="Delta that it holds up to.")] = 1e-6,
+    vault_account: Annotated[str, typer.Option(help="Account of the vault; root makes it if need be.")] = VAULT_ACCOUNT,
+    courier_account: Annotated[str, typer.Option(help="Account of the courier, likewise.")] = COURIER_ACCOUNT,
+    one_account: Annotated[bool, typer.Option(help="For a trial: one account, without that protection.")] = False,
     as_json: shared.Json = False,
 ) -> None:
     """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
@@ -128,11 +132,13 @@ def join_command(
     from apes.federation.terms import FederationTerms
     from apes.federation.vault.lifetime import Lifetime
 
+    accounts = None if one_account else DeviceAccounts.made(vault_account, courier_account)
     schema = FederationTerms.read(invitation / "terms.json").schema
     whose = {"user_column": user_column, "budget_column": budget_column, "budget": budget}
     arrays, facts = _own_rows(data, schema, whose)
     with new_folder(folder) as part:
-        card = join(part, invitation, arrays, Consent(model, Lifetime(lifetime_epsilon, lifetime_delta)))
+        lifetime = Lifetime(lifetime_epsilon, lifetime_delta)
+        card = join(part, invitation, arrays, Consent(model, lifetime, accounts))
     runs = "a model that is built in" if model is None else model
     text = f"{len(card.senders)} users train {runs}; hand over {folder / CARD}"
     shared.tell({"folder": str(folder), "model": model, **facts, **asdict(card)}, as_json, text)

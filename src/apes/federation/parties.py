@@ -20,7 +20,9 @@ from apes.errors import ParameterError
 from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.courier import COURIER, CourierSettings
+from apes.federation.device_accounts import DeviceAccounts
 from apes.federation.keys import Authority, node_key, write_secret
+from apes.federation.superlink import SUPERLINK, SuperLinkSettings
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
@@ -60,13 +62,17 @@ class Card:
 
 @dataclass(frozen=True)
 class Servers:
-    """Where shuffler and SuperLink are, host and port of each, and how the analyzer waits (see `AnalyzerSettings`)."""
+    """Where shuffler and SuperLink are, host and port of each, and how the analyzer waits (see `AnalyzerSettings`).
+
+    The SuperLink's local door is at ``control_port``; by default at the port after its own.
+    """
 
     shuffler: tuple[str, int]
     superlink: tuple[str, int]
     nodes: int
     round_seconds: float = 600.0
     keep_sealed: bool = False
+    control_port: int | None = None
 
 
 @contextmanager
@@ -105,7 +111,10 @@ def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
         write_bytes(trusting / "authority.pem", authority.certificate())
     for owner in (layout.shuffler, layout.analyzer):
         write_secret(owner / "token", token)
-    write_server_scripts(layout.folder, servers.superlink)
+    control = servers.superlink[1] + 1 if servers.control_port is None else servers.control_port
+    settled = SuperLinkSettings(*servers.superlink, control)
+    write_settings(layout.superlink / SUPERLINK, settled)
+    write_server_scripts(layout.folder, settled)
     write_secret(layout.shuffler / "shuffler.key", opener.private_bytes_raw())
     write_settings(layout.shuffler / "shuffler.json", ShufflerSettings(*servers.shuffler))
     shutil.copytree(_APP, layout.analyzer / "app", ignore=shutil.ignore_patterns("__pycache__"))
@@ -130,10 +139,12 @@ class Consent:
     Attributes:
         model: ``module:attribute`` of a model that the owner installed and allows to run on the data; None for none.
         lifetime: What each user grants centrally, over all runs and federations.
+        accounts: Who runs vault and courier; None if the same account does, as in a trial.
     """
 
     model: str | None = None
     lifetime: Lifetime = field(default_factory=Lifetime)
+    accounts: DeviceAccounts | None = None
 
 
 def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], consent: Consent) -> Card:
@@ -158,6 +169,8 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
         lifetime_epsilon=lifetime.epsilon,
         lifetime_delta=lifetime.delta,
         model=consent.model,
+        courier=None if consent.accounts is None else consent.accounts.courier.name,
+        one_account=consent.accounts is None,
     )
     write_settings(vault / VAULT, settings)
     # What the vault will read has to be right now, while somebody is looking.
@@ -166,7 +179,9 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
     private, public = node_key()
     write_secret(courier / "node.key", private)
     write_settings(courier / COURIER, CourierSettings(invitation.superlink))
-    write_device_scripts(folder)
+    write_device_scripts(folder, consent.accounts)
+    if consent.accounts is not None:
+        consent.accounts.take_over(folder)
     card = Card(tuple(key.public_key().public_bytes_raw().hex() for key in keys), public.decode())
     write_settings(folder / CARD, card)
     return card

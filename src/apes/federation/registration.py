@@ -19,7 +19,7 @@ _SECONDS_BETWEEN_TRIES = 0.5
 
 
 def register(folder: Path, superlink: str, patience: float = 60.0) -> int:
-    """Register all keys in ``folder/nodes`` with the SuperLink at this host and port; return how many there are.
+    """Register all keys in ``folder/nodes`` at the SuperLink's local door, host and port; return how many there are.
 
     A key that is registered already is as good. The SuperLink is waited for, ``patience`` seconds at most.
     """

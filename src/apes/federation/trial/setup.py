@@ -50,8 +50,8 @@ def set_up(
     """
     users = people.budgets.size
     whole("vaults", vaults, 1, users)
-    ports = free_ports(2)
-    servers = Servers((HOST, ports[0]), (HOST, ports[1]), vaults, round_seconds, keep_sealed)
+    ports = free_ports(3)
+    servers = Servers((HOST, ports[0]), (HOST, ports[1]), vaults, round_seconds, keep_sealed, ports[2])
     cohort = max(2, users // 2) if smallest_cohort is None else smallest_cohort
     limits = Limits(float(people.budgets.min()), float(people.budgets.max()), cohort)
     task = task_of(plan, subject, limits, model)

@@ -18,10 +18,12 @@ import psutil
 
 from apes.errors import ApesError
 from apes.federation.registration import register
+from apes.federation.superlink import SUPERLINK, SuperLinkSettings
 from apes.federation.trial.layout import HOST, Layout
 from apes.federation.trial.processes import Processes, environment, is_running
 from apes.federation.trial.scripts import FLWR
 from apes.storage.locks import lock
+from apes.storage.settings import read_settings
 from apes.training.run import RoundMetrics
 
 # A silo of many budgets takes a dozen certificates, and ten may start at once.
@@ -82,7 +84,8 @@ class Trial:
 
     def register_nodes(self) -> None:
         """See to it that the SuperLink knows which nodes may join."""
-        register(self.layout.superlink, f"{HOST}:{self.federation.superlink_port}")
+        settings = read_settings(self.layout.superlink / SUPERLINK, SuperLinkSettings)
+        register(self.layout.superlink, settings.control)
 
     def submit(self) -> str:
         """Start the analyzer on Flower; return Flower's number of the run."""
