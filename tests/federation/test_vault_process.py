@@ -1,30 +1,13 @@
 """The vault as a real process on its socket: honest requests, changed ones, rubbish; killed, on a disk that fails."""
 
 import json
-import os
-import shutil
 import socket
 import stat
 import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
-from parties import (
-    APES,
-    BUDGETS,
-    EXTREME_WEIGHTS,
-    OTHER_RUN,
-    RUN,
-    VaultProcess,
-    agreed,
-    broken_frame,
-    is_root,
-    opened,
-    until,
-)
+from parties import APES, BUDGETS, EXTREME_WEIGHTS, OTHER_RUN, RUN, VaultProcess, agreed, broken_frame, opened, until
 
 from apes.federation.courier import ask_vault
 from apes.federation.vault.vault import VaultRefusal
@@ -288,67 +271,3 @@ def test_a_courier_whose_vault_says_nothing(tmp_path):
         assert ask_vault(place, b"{}", b"", 60.0) == b""
         listener.listen()
         assert ask_vault(place, b"{}", b"", 0.2) == b""
-
-
-# What a courier under another account tries; the interpreter itself may lie where that account cannot go.
-STRANGER = """
-import json, os, socket, sys
-folder, request = sys.argv[1], bytes.fromhex(sys.argv[2])
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
-told = {}
-for name in ("data.npz", "keys.bin", "ledger.sqlite", "ledger.sqlite-wal", "vault.json"):
-    try:
-        told[name] = len(open(os.path.join(folder, name), "rb").read())
-    except OSError as error:
-        told[name] = type(error).__name__
-try:
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(os.path.join(folder, "vault.sock"))
-    connection.sendall(request)
-    answer = b""
-    while piece := connection.recv(1 << 20):
-        answer += piece
-    told["answer"] = answer.hex()
-except OSError as error:
-    told["answer"] = type(error).__name__
-print(json.dumps(told))
-"""
-
-
-def told_by_a_stranger(vault, number):
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", STRANGER, vault.folder, vault.request(number).hex()],
-        capture_output=True,
-        check=True,
-        text=True,
-        cwd="/",
-    )
-    return json.loads(done.stdout)
-
-
-@pytest.fixture
-def open_folder():
-    """A folder that everybody may enter, unlike those of pytest."""
-    folder = Path(tempfile.mkdtemp(prefix="apes-vault-", dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.mark.skipif(not is_root(), reason="only root can run a courier under another account")
-def test_a_courier_under_another_account(small, terms, open_folder):
-    """It can ask if the owner lets it, and can read nothing of what the vault guards."""
-    vault = VaultProcess(open_folder, terms, small.keys, small.shuffler, socket_mode="666")
-    vault.start()
-    try:
-        told = told_by_a_stranger(vault, 1)
-        guarded = ("data.npz", "keys.bin", "ledger.sqlite", "ledger.sqlite-wal")
-        assert [told[name] for name in guarded] == 4 * ["PermissionError"]
-        assert told["vault.json"] == (open_folder / "vault.json").stat().st_size
-        assert bytes.fromhex(told["answer"]) == b"\0" + vault.sealed(1)
-        assert is_answered(vault, small, 1)
-        os.chmod(vault.socket, 0o600)
-        assert told_by_a_stranger(vault, 2)["answer"] == "PermissionError"
-        assert is_answered(vault, small, 2)
-    finally:
-        vault.kill()
