@@ -216,7 +216,7 @@ def test_the_search_finds_what_is_there(device):
 @needs_root
 def test_the_vaults_own_account_is_not_listened_to(device):
     loot = stolen(device, VAULT)
-    assert loot["answer"] == ""
+    assert loot["answer"] in ("", "ConnectionResetError", "BrokenPipeError")
     (device / "vault" / "planted").unlink()
     (device / "socket" / "planted").unlink()
     assert "stranger" in (device.parent / "device-start-vault.log").read_text()

@@ -3,13 +3,14 @@
 import hashlib
 import inspect
 import json
+import time
 from importlib import import_module
 from importlib.metadata import version
 
 import httpx
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from flwr.app.message import remove_content_from_message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, Metadata, RecordDict
+from flwr.app.message import make_message, remove_content_from_message
 from flwr.common import constant
 from flwr.common.config import validate_fields_in_config
 from flwr.common.serde import message_from_proto, message_to_proto
@@ -33,7 +34,9 @@ from apes.federation.superlink import _FOR_NODES
 def question():
     weights = ArrayRecord({"weights": Array("float32", (2,), "raw", bytes(8))})
     content = RecordDict({"ask": ConfigRecord({"header": b"header"}), "model": weights})
-    return Message(content, 7, "train", ttl=600.0, group_id="3")
+    ids = {"run_id": 5, "message_id": "", "src_node_id": 1, "dst_node_id": 7, "reply_to_message_id": ""}
+    life = {"group_id": "3", "created_at": time.time(), "ttl": 600.0, "message_type": "train"}
+    return make_message(metadata=Metadata(**ids, **life), content=content)
 
 
 def test_the_version():
@@ -59,8 +62,8 @@ def test_a_reply_goes_back_where_the_message_came_from():
     head = message_from_proto(message_to_proto(remove_content_from_message(message)))
     reply = Message(RecordDict({"refused": ConfigRecord({"reason": "word"})}), reply_to=head)
     assert reply.metadata.reply_to_message_id == message.object_id
-    assert (reply.metadata.src_node_id, reply.metadata.dst_node_id) == (7, message.metadata.src_node_id)
-    assert (reply.metadata.group_id, reply.metadata.run_id) == ("3", message.metadata.run_id)
+    assert (reply.metadata.src_node_id, reply.metadata.dst_node_id) == (7, 1)
+    assert (reply.metadata.group_id, reply.metadata.run_id) == ("3", 5)
     assert reply.metadata.ttl <= 600.0
     assert reply.has_content()
 
@@ -103,7 +106,7 @@ def test_the_grid_has_a_client_a_node_and_a_run():
     [
         (ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED, 2004, 412),
         (ApiErrorCode.FLEET_RUN_STATUS_NOT_ALLOWED, 2007, 403),
-        (ApiErrorCode.PUBLIC_KEY_ALREADY_IN_USE, 23, 409),
+        (ApiErrorCode.PUBLIC_KEY_ALREADY_IN_USE, 23, 412),
     ],
 )
 def test_the_codes_of_errors(code, number, status):
@@ -144,12 +147,8 @@ def test_the_superlink_is_one_app_whose_paths_say_who_they_are_for():
     assert callable(module.uvicorn.run)
     assert callable(module.flower_superlink)
     assert "uvicorn.run(\n        app=fastapi_app," in inspect.getsource(module._run_superlink_http_api)
-    paths = {route.path for route in routes(create_app())}
+    paths = create_app().openapi()["paths"].keys()
     for_nodes = {path for path in paths if path.startswith(_FOR_NODES)}
     assert "/v1/fleet/pull-messages" in for_nodes
     assert {"/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/acquire-task"} <= paths - for_nodes
     assert all(path.startswith(("/v1/fleet/", "/health")) for path in for_nodes)
-
-
-def routes(app):
-    return [route for route in app.routes if hasattr(route, "path")]
