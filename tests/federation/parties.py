@@ -283,7 +283,8 @@ class VaultProcess(Party):
         write_secret(folder / "data.npz", archive.getvalue())
         write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
         terms.write(folder / "terms.json")
-        settings = VaultSettings(runs, public(shuffler), public(ANALYZER), **choices)
+        chosen = {"socket": "vault.sock", "one_account": True, **choices}
+        settings = VaultSettings(runs, public(shuffler), public(ANALYZER), **chosen)
         self.ledger = folder / settings.ledger
         write_settings(folder / "vault.json", settings)
 

@@ -280,13 +280,13 @@ def terms(trial):
 
 def budget(trial, device):
     """The budget of the user of a device, by its own record."""
-    with np.load(trial.layout.device(device) / "data.npz") as stored:
+    with np.load(trial.layout.vault(device) / "data.npz") as stored:
         return float(stored["budgets"][0])
 
 
 def senders_of(trial):
     """The device of every registered sender, by the devices' own keys."""
-    keys = {device: trial.layout.device(device) / "keys.bin" for device in range(1, DEVICES + 1)}
+    keys = {device: trial.layout.vault(device) / "keys.bin" for device in range(1, DEVICES + 1)}
     private = {device: Ed25519PrivateKey.from_private_bytes(path.read_bytes()) for device, path in keys.items()}
     return {key.public_key().public_bytes_raw(): device for device, key in private.items()}
 
@@ -312,7 +312,7 @@ def vaults(trial):
     """Rounds that each vault answered, and how many it charged its user for."""
     found = {}
     for device in range(1, DEVICES + 1):
-        ledger = trial.layout.device(device) / "ledger.sqlite"
+        ledger = trial.layout.vault(device) / "ledger.sqlite"
         answered = query(ledger, "select round from answers where run = ? order by round", trial.federation.run)
         ((spent,),) = query(ledger, "select coalesce(sum(rounds), 0) from spent")
         found[device] = ([number for (number,) in answered], spent)
@@ -321,7 +321,7 @@ def vaults(trial):
 
 def costs(trial, device):
     """What a vault charged for a round, each figure once."""
-    return {epsilon for (epsilon,) in query(trial.layout.device(device) / "ledger.sqlite", "select epsilon from spent")}
+    return {epsilon for (epsilon,) in query(trial.layout.vault(device) / "ledger.sqlite", "select epsilon from spent")}
 
 
 def times_asked(trial, number):

@@ -131,7 +131,7 @@ class TestAnalyzerSees:
     def test_no_key_that_opens_or_signs(self, trained):
         secrets = [trained.layout.shuffler / name for name in ("shuffler.key", "receipts.key")]
         secrets.append(trained.layout.folder / "organiser.key")
-        secrets += [trained.layout.device(number) / "keys.bin" for number in range(1, DEVICES + 1)]
+        secrets += [trained.layout.vault(number) / "keys.bin" for number in range(1, DEVICES + 1)]
         for secret in secrets:
             key = secret.read_bytes()
             assert trained.memory is None or key not in trained.memory
@@ -166,7 +166,7 @@ class TestRelaySees:
 
     def test_nothing_of_the_vault_in_flowers_state(self, trained):
         """Neither data nor keys nor levels are in anything that Flower wrote, on either side."""
-        keys = [(trained.layout.device(n) / "keys.bin").read_bytes() for n in range(1, DEVICES + 1)]
+        keys = [(trained.layout.vault(n) / "keys.bin").read_bytes() for n in range(1, DEVICES + 1)]
         levels = [row.tobytes()[:24] for number in (1, 2, 3) for _, row in opened(trained, number)]
         homes = [trained.layout.superlink, *(trained.layout.device(n) / "flwr" for n in range(1, DEVICES + 1))]
         for file in (file for home in homes for file in home.rglob("*") if file.is_file()):
@@ -191,7 +191,7 @@ class TestShufflerSees:
             model = stored["weights"].astype(np.float32).tobytes()[4000:4064]
         images = []
         for number in range(1, DEVICES + 1):
-            with np.load(trained.layout.device(number) / "data.npz") as data:
+            with np.load(trained.layout.vault(number) / "data.npz") as data:
                 images.append(data["features"][0].tobytes()[1000:1200])
         for file in trained.layout.shuffler.rglob("*"):
             content = file.read_bytes() if file.is_file() else b""
@@ -223,7 +223,7 @@ class TestVaultKeeps:
     def test_a_ledger_of_what_was_spent(self, trained):
         for number in range(1, DEVICES + 1):
             (account,) = read_accounts(trained.layout.device(number))
-            with np.load(trained.layout.device(number) / "data.npz") as data:
+            with np.load(trained.layout.vault(number) / "data.npz") as data:
                 spent = trained.terms.dimensions * data["budgets"] * ROUNDS
                 assert [account.spent] == spent.tolist() == data["allowances"].tolist()
                 (cost,) = Lifetime().costs(trained.terms, data["budgets"])
@@ -234,7 +234,7 @@ class TestVaultKeeps:
         """The model is made of what these vaults drew: the roster's budgets are those of their own files."""
         budgets = []
         for number in range(1, DEVICES + 1):
-            with np.load(trained.layout.device(number) / "data.npz") as data:
+            with np.load(trained.layout.vault(number) / "data.npz") as data:
                 budgets += data["budgets"].tolist()
         roster = Roster.decode((trained.layout.analyzer / "run" / "roster.bin").read_bytes())
         assert sorted(budgets) == roster.budgets.tolist()

@@ -44,7 +44,7 @@ def package(tmp_path_factory):
 def invited(package, tmp_path_factory):
     """Five devices that joined with tables of their own, after an invitation by a public table."""
     folder = tmp_path_factory.mktemp("m")
-    org, ports = folder / "five", free_ports(2 + DEVICES)
+    org, ports = folder / "five", free_ports(2)
     public = write_table(folder / "public.csv", rows_of(range(90, 110)))
     servers = ["--shuffler", f"{HOST}:{ports[0]}", "--superlink", f"{HOST}:{ports[1]}", "--nodes", DEVICES]
     options = [
@@ -65,8 +65,8 @@ def invited(package, tmp_path_factory):
         own = [row for row in rows if int(row[0][1:]) % DEVICES + 1 == device]
         table, home = write_table(folder / f"{device}.csv", own), layout.device(device)
         columns = "--user-column", "person", "--budget-column", "privacy", "--model", MAKE
-        joined = "--invitation", layout.invitation, "--data", table, "--node-port", ports[1 + device]
-        told("federation", "join", home, *joined, *columns)
+        joined = "--invitation", layout.invitation, "--data", table
+        told("federation", "join", "--one-account", home, *joined, *columns)
         cards.append(home / "card.json")
     told("federation", "admit", org, *cards)
     change(layout.analyzer / "analyzer.json", keep_sealed=True)
@@ -149,7 +149,7 @@ def test_weights_go_back_into_the_module(trained, package):
 
 def test_an_owner_without_the_package_starts_no_vault(trained, tmp_path):
     """Another version, or none: the vault says so and does not start."""
-    file = trained.layout.device(1) / "vault.json"
+    file = trained.layout.vault(1) / "vault.json"
     before = file.read_bytes()
     try:
         change(file, model=OTHER)

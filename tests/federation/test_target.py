@@ -62,7 +62,7 @@ def released(layout):
 
 def answered(layout):
     """The rounds that each vault answered."""
-    ledgers = [layout.device(number) / "ledger.sqlite" for number in range(1, DEVICES + 1)]
+    ledgers = [layout.vault(number) / "ledger.sqlite" for number in range(1, DEVICES + 1)]
     return [[row[0] for row in read_database(ledger, "select round from answers order by round")] for ledger in ledgers]
 
 

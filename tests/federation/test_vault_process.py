@@ -1,15 +1,8 @@
 """The vault as a real process on its socket: honest requests, changed ones, rubbish; killed, on a disk that fails."""
 
-import json
-import os
-import shutil
 import socket
 import stat
 import subprocess
-import sys
-import tempfile
-import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,17 +18,16 @@ from parties import (
     agreed,
     announced,
     broken_frame,
-    is_root,
     opened,
     until,
 )
 
+from apes.federation.courier import ask_vault
 from apes.federation.vault.vault import VaultRefusal
 from apes.wire.frames import framed
 
 # One worker builds the module's fixture, once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("vault")]
-APP = Path(__file__).parents[2] / "src" / "apes" / "federation" / "app"
 WORDS = {refusal.value for refusal in VaultRefusal}
 
 
@@ -262,86 +254,21 @@ def test_logs_tell_no_values(vault, small):
     assert not [budget for budget in BUDGETS if str(budget)[2:] in text]
 
 
-@pytest.fixture(scope="module")
-def courier():
-    """The module that is shipped to the nodes."""
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        # Flower holds typer back, which click warns of.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        patch.syspath_prepend(APP)
-        import apes_app.courier
-    return apes_app.courier
-
-
-def test_the_shipped_courier(vault, small, courier):
+def test_as_a_courier_asks(vault, small):
     number = vault.next_round()
     header = announced(vault.terms.digest, number).signed(ANALYZER)
-    answer = courier.ask_vault(str(vault.socket), header, bytes(60))
-    assert answer == b"\0" + vault.sealed(number)
+    assert ask_vault(vault.socket, header, bytes(60), 60.0) == b"\0" + vault.sealed(number)
     assert is_answered(vault, small, number)
-    assert courier.ask_vault(str(vault.socket), b'{"op": "data"}', bytes(60)) == b"\1request"
-    assert courier.ask_vault(str(vault.socket), header, nan_weights()) == b"\1weights"
+    assert ask_vault(vault.socket, b'{"op": "data"}', bytes(60), 60.0) == b"\1request"
+    assert ask_vault(vault.socket, header, nan_weights(), 60.0) == b"\1weights"
 
 
-# What a courier under another account tries; the interpreter itself may lie where that account cannot go.
-STRANGER = """
-import json, os, socket, sys
-folder, request = sys.argv[1], bytes.fromhex(sys.argv[2])
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
-told = {}
-for name in ("data.npz", "keys.bin", "ledger.sqlite", "ledger.sqlite-wal", "vault.json"):
-    try:
-        told[name] = len(open(os.path.join(folder, name), "rb").read())
-    except OSError as error:
-        told[name] = type(error).__name__
-try:
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(os.path.join(folder, "vault.sock"))
-    connection.sendall(request)
-    answer = b""
-    while piece := connection.recv(1 << 20):
-        answer += piece
-    told["answer"] = answer.hex()
-except OSError as error:
-    told["answer"] = type(error).__name__
-print(json.dumps(told))
-"""
-
-
-def told_by_a_stranger(vault, number):
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", STRANGER, vault.folder, vault.request(number).hex()],
-        capture_output=True,
-        check=True,
-        text=True,
-        cwd="/",
-    )
-    return json.loads(done.stdout)
-
-
-@pytest.fixture
-def open_folder():
-    """A folder that everybody may enter, unlike those of pytest."""
-    folder = Path(tempfile.mkdtemp(prefix="apes-vault-", dir="/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.mark.skipif(not is_root(), reason="only root can run a courier under another account")
-def test_a_courier_under_another_account(small, terms, open_folder):
-    """It can ask if the owner lets it, and can read nothing of what the vault guards."""
-    vault = VaultProcess(open_folder, terms, small.keys, small.shuffler, socket_mode="666")
-    vault.start()
-    try:
-        told = told_by_a_stranger(vault, 1)
-        guarded = ("data.npz", "keys.bin", "ledger.sqlite", "ledger.sqlite-wal")
-        assert [told[name] for name in guarded] == 4 * ["PermissionError"]
-        assert told["vault.json"] == (open_folder / "vault.json").stat().st_size
-        assert bytes.fromhex(told["answer"]) == b"\0" + vault.sealed(1)
-        assert is_answered(vault, small, 1)
-        os.chmod(vault.socket, 0o600)
-        assert told_by_a_stranger(vault, 2)["answer"] == "PermissionError"
-        assert is_answered(vault, small, 2)
-    finally:
-        vault.kill()
+def test_a_courier_whose_vault_says_nothing(tmp_path):
+    """Neither where there is no socket, nor where nobody listens, nor where somebody does and keeps silent."""
+    place = tmp_path / "silent.sock"
+    assert ask_vault(place, b"{}", b"", 60.0) == b""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        assert ask_vault(place, b"{}", b"", 60.0) == b""
+        listener.listen()
+        assert ask_vault(place, b"{}", b"", 0.2) == b""

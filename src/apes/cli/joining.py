@@ -13,6 +13,7 @@ from apes.cli.options import PAPER, Choices, make_choices, names_table, with_cho
 from apes.cli.subjects import subjects
 from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
+from apes.federation.device_accounts import COURIER_ACCOUNT, VAULT_ACCOUNT, DeviceAccounts
 from apes.population import People
 from apes.terms.own_table import OwnTable
 
@@ -84,8 +85,8 @@ def invite_command(
     choices: dict[str, Any],
     folder: Folder,
     shuffler: Annotated[str, typer.Option(help="HOST:PORT of the shuffler.")],
-    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
-    nodes: Annotated[int, typer.Option(help="SuperNodes to wait for before the first round.")],
+    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink; it uses the next port too, locally.")],
+    nodes: Annotated[int, typer.Option(help="Nodes to wait for before the first round.")],
     smallest_cohort: Annotated[int, typer.Option(help="Fewest honest senders of a round.")],
     smallest_budget: Annotated[float, typer.Option(help="Smallest local budget taken.")],
     largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
@@ -127,11 +128,13 @@ def join_command(
     budget_column: Annotated[str | None, typer.Option(help="Table: column of the budgets that people chose.")] = None,
     budget: Annotated[float | None, typer.Option(help="Table: everybody's budget, without such a column.")] = None,
     model: Model = None,
-    node_port: Annotated[int, typer.Option(help="Local port for the SuperNode.")] = 9094,
     lifetime_epsilon: Annotated[
         float | None, typer.Option(help="Largest central epsilon of a user over all runs and federations.")
     ] = None,
     lifetime_delta: Annotated[float, typer.Option(help="Delta that it holds up to.")] = 1e-6,
+    vault_account: Annotated[str, typer.Option(help="Account of the vault; root makes it if need be.")] = VAULT_ACCOUNT,
+    courier_account: Annotated[str, typer.Option(help="Account of the courier, likewise.")] = COURIER_ACCOUNT,
+    one_account: Annotated[bool, typer.Option(help="For a trial: one account, without that protection.")] = False,
     as_json: shared.Json = False,
 ) -> None:
     """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
@@ -139,12 +142,14 @@ def join_command(
     from apes.federation.parties import CARD, Consent, join, new_folder
     from apes.federation.vault.lifetime import Lifetime
 
+    accounts = None if one_account else DeviceAccounts.made(vault_account, courier_account)
     signed, terms = read_invitation(invitation)
     schema = terms.schema
     whose = {"user_column": user_column, "budget_column": budget_column, "budget": budget}
     arrays, facts = _own_rows(data, schema, whose)
     with new_folder(folder) as part:
-        card = join(part, invitation, arrays, Consent(model, Lifetime(lifetime_epsilon, lifetime_delta), node_port))
+        lifetime = Lifetime(lifetime_epsilon, lifetime_delta)
+        card = join(part, invitation, arrays, Consent(model, lifetime, accounts))
     runs = "a model that is built in" if model is None else model
     text = f"{len(card.senders)} users train {runs}, invitation {signed.fingerprint}; hand over {folder / CARD}"
     said = {"folder": str(folder), "model": model, "fingerprint": signed.fingerprint, **facts, **asdict(card)}

@@ -9,7 +9,7 @@ from apes.cli.account import account_command
 from apes.cli.audit import audit_command
 from apes.cli.converge import converge_command
 from apes.cli.data import data_app
-from apes.cli.federation import federation_app, shuffler_command, vault_command
+from apes.cli.federation import courier_command, federation_app, shuffler_command, superlink_command, vault_command
 from apes.cli.plan import plan_command
 from apes.cli.predict import predict_command
 from apes.cli.reproduce import reproduce_command
@@ -27,7 +27,9 @@ shared.command(app, "audit")(audit_command)
 shared.command(app, "converge")(converge_command)
 shared.command(app, "reproduce")(reproduce_command)
 shared.command(app, "vault")(vault_command)
+shared.command(app, "courier")(courier_command)
 shared.command(app, "shuffler")(shuffler_command)
+shared.command(app, "superlink")(superlink_command)
 app.add_typer(data_app, name="data")
 app.add_typer(federation_app, name="federation")
 

@@ -40,7 +40,7 @@ class AnalyzerSettings:
     run: str  # in hexadecimal
     shuffler: str  # where it is, ``https://...``
     receipts_key: str  # Ed25519 public key that the shuffler signs receipts with, 64 hexadecimal digits
-    nodes: int  # SuperNodes to wait for before the first round, at least 1
+    nodes: int  # nodes to wait for before the first round, at least 1
     round_seconds: float = 600.0  # how long to wait for reports in a round, in (0, 86400]
     terms: str = "terms.json"
     schedule: str = "schedule.json"

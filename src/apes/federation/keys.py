@@ -71,7 +71,7 @@ class Authority:
 
 
 def node_key() -> tuple[bytes, bytes]:
-    """Private key (PEM) and public key (OpenSSH) of a Flower SuperNode."""
+    """Private key (PEM) and public key (OpenSSH) of a Flower node."""
     key = ec.generate_private_key(ec.SECP384R1())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), public

@@ -20,8 +20,11 @@ from apes.errors import ParameterError
 from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.card import Card
+from apes.federation.courier import COURIER, CourierSettings
+from apes.federation.device_accounts import DeviceAccounts
 from apes.federation.invitation import AUTHORITY, INVITATION, TERMS, Invitation, authority_digest, read_invitation
 from apes.federation.keys import Authority, node_key, write_secret
+from apes.federation.superlink import SUPERLINK, SuperLinkSettings
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
@@ -37,20 +40,24 @@ from apes.terms.schedule import Schedule
 from apes.wire.envelope import RUN_BYTES
 
 CARD = "card.json"
-# What Flower ships to the nodes.
+# What Flower starts on the SuperLink's machine.
 _APP = Path(__file__).parent / "app"
 _ORGANISER = "organiser.key"
 
 
 @dataclass(frozen=True)
 class Servers:
-    """Where shuffler and SuperLink are, host and port of each, and how the analyzer waits (see `AnalyzerSettings`)."""
+    """Where shuffler and SuperLink are, host and port of each, and how the analyzer waits (see `AnalyzerSettings`).
+
+    The SuperLink's local door is at ``control_port``; by default at the port after its own.
+    """
 
     shuffler: tuple[str, int]
     superlink: tuple[str, int]
     nodes: int
     round_seconds: float = 600.0
     keep_sealed: bool = False
+    control_port: int | None = None
 
 
 @contextmanager
@@ -93,7 +100,10 @@ def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
         write_bytes(trusting / AUTHORITY, authority.certificate())
     for owner in (layout.shuffler, layout.analyzer):
         write_secret(owner / "token", token)
-    write_server_scripts(layout.folder, servers.superlink)
+    control = servers.superlink[1] + 1 if servers.control_port is None else servers.control_port
+    settled = SuperLinkSettings(*servers.superlink, control)
+    write_settings(layout.superlink / SUPERLINK, settled)
+    write_server_scripts(layout.folder, settled)
     write_secret(layout.shuffler / "shuffler.key", opener.private_bytes_raw())
     write_secret(layout.shuffler / "receipts.key", signer.private_bytes_raw())
     write_secret(layout.analyzer / "analyzer.key", announcer.private_bytes_raw())
@@ -124,12 +134,12 @@ class Consent:
     Attributes:
         model: ``module:attribute`` of a model that the owner installed and allows to run on the data; None for none.
         lifetime: What each user grants centrally, over all runs and federations.
-        node_port: Local port of the SuperNode.
+        accounts: Who runs vault and courier; None if the same account does, as in a trial.
     """
 
     model: str | None = None
     lifetime: Lifetime = field(default_factory=Lifetime)
-    node_port: int = 9094
+    accounts: DeviceAccounts | None = None
 
 
 def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]], consent: Consent) -> Card:
@@ -144,9 +154,10 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
     budgets, lifetime = terms.applied(arrays["budgets"]), consent.lifetime
     check_size(terms.limits, budgets.size)
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]
-    write_arrays(folder / "data.npz", {"allowances": terms.charged * budgets * terms.rounds, **arrays}, 0o600)
-    write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
-    terms.write(folder / TERMS)
+    vault, courier = folder / "vault", folder / "courier"
+    write_arrays(vault / "data.npz", {"allowances": terms.charged * budgets * terms.rounds, **arrays}, 0o600)
+    write_secret(vault / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
+    terms.write(vault / TERMS)
     settings = VaultSettings(
         (invitation.run,),
         invitation.shuffler_key,
@@ -154,21 +165,26 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
         lifetime_epsilon=lifetime.epsilon,
         lifetime_delta=lifetime.delta,
         model=consent.model,
+        courier=None if consent.accounts is None else consent.accounts.courier.name,
+        one_account=consent.accounts is None,
     )
-    write_settings(folder / VAULT, settings)
+    write_settings(vault / VAULT, settings)
     # What the vault will read has to be right now, while somebody is looking.
-    check_vault(folder / VAULT)
-    write_bytes(folder / AUTHORITY, (invitation_folder / AUTHORITY).read_bytes())
+    check_vault(vault / VAULT)
+    write_bytes(courier / AUTHORITY, (invitation_folder / AUTHORITY).read_bytes())
     private, public = node_key()
-    write_secret(folder / "node.key", private)
-    write_device_scripts(folder, invitation.superlink, consent.node_port)
+    write_secret(courier / "node.key", private)
+    write_settings(courier / COURIER, CourierSettings(invitation.superlink))
+    write_device_scripts(folder, consent.accounts)
+    if consent.accounts is not None:
+        consent.accounts.take_over(folder)
     card = Card.of(keys, budgets, public.decode(), invitation)
     write_settings(folder / CARD, card)
     return card
 
 
 def admit(folder: Path, cards: list[Card]) -> Policy:
-    """Write the shuffler's policy, which admits exactly these cards' users, and their SuperNodes' keys.
+    """Write the shuffler's policy, which admits exactly these cards' users, and their couriers' keys.
 
     Only who has the shuffler's key can do that: it opens the users' budgets, which the policy holds, a secret file.
     """

@@ -10,9 +10,11 @@ from typing import BinaryIO
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid.http_grid import HttpGrid
 
 from apes.errors import ProtocolError
 from apes.federation.analyzer import AnalyzerRun
+from apes.federation.replies import Replies
 from apes.federation.shuffler_client import CohortTooSmall
 from apes.federation.vault.vault import VaultRefusal
 from apes.storage.files import write_bytes, write_whole
@@ -20,8 +22,7 @@ from apes.storage.json_logs import log
 from apes.wire.envelope import envelope_size
 from apes.wire.frames import FrameReader, framed
 
-# Flower's own wait for replies looks every three seconds.
-_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_FOR_NODES = 120.0
 _MOST_FAILED_ATTEMPTS = 5
 # What a vault says to terms that are not its own, to more weights than its own have, and to another's announcement.
@@ -35,6 +36,8 @@ def main(grid: Grid, context: Context) -> None:
     """Train, from wherever an earlier run of the same settings stopped."""
     analyzer = AnalyzerRun(Path(str(context.run_config["settings"])))
     write_bytes(analyzer.folder / "analyzer.pid", str(os.getpid()).encode())
+    if not isinstance(grid, HttpGrid):
+        raise ProtocolError(f"the analyzer must run on a SuperLink, got a {type(grid).__name__}")
     Relay(analyzer, grid).train()
     analyzer.finish()
 
@@ -42,7 +45,7 @@ def main(grid: Grid, context: Context) -> None:
 class Relay:
     """Asks every node for sealed reports, has them shuffled, and has the analyzer take its step."""
 
-    def __init__(self, analyzer: AnalyzerRun, grid: Grid) -> None:
+    def __init__(self, analyzer: AnalyzerRun, grid: HttpGrid) -> None:
         self._analyzer, self._grid = analyzer, grid
         self._silent: set[int] = set()
         self._refusals: Counter[str] = Counter()
@@ -83,7 +86,7 @@ class Relay:
         if self._analyzer.is_done and self._analyzer.number == number:
             log("target-reached", round=number)
             return
-        # Where a round's time went: in vaults and Flower, in shuffler and analyzer.
+        # Where a round's time went: in Flower and vaults, in shuffler and analyzer.
         times = {"round": number, "collect": collected}
         times["shuffle_and_step"] = time.perf_counter() - began - collected
         with (self._analyzer.folder / "times.jsonl").open("a", encoding="utf-8") as file:
@@ -93,15 +96,12 @@ class Relay:
 
     def _questions(self) -> list[Message]:
         """What every node is asked in this round."""
-        weights, life = self._analyzer.weights, self._analyzer.settings.round_seconds
+        weights, life, number = self._analyzer.weights, self._analyzer.settings.round_seconds, self._analyzer.number
         model = ArrayRecord({"weights": Array("float32", (len(weights) // 4,), "raw", weights)})
         # Signed: nodes pass it on unread, and vaults answer nothing else.
         ask = ConfigRecord({"header": self._analyzer.announcement})
-        contents, group = (
-            [(RecordDict({"model": model, "ask": ask}), node) for node in self._nodes()],
-            self._analyzer.number,
-        )
-        return [Message(asked, node, MessageType.TRAIN, ttl=life, group_id=str(group)) for asked, node in contents]
+        contents = [(RecordDict({"model": model, "ask": ask}), node) for node in self._nodes()]
+        return [Message(asked, node, MessageType.TRAIN, ttl=life, group_id=str(number)) for asked, node in contents]
 
     def _replies(self) -> Iterator[Message]:
         """Ask all nodes and yield replies as they come, until all are there or time is up.
@@ -111,20 +111,16 @@ class Relay:
         end, asked = time.monotonic() + self._analyzer.settings.round_seconds, self._questions()
         nodes = [message.metadata.dst_node_id for message in asked]
         waiting = dict(zip(self._grid.push_messages(asked), nodes, strict=True))
+        replies = Replies(self._grid, waiting)
         while time.monotonic() < end and set(waiting.values()) - self._silent:
-            replies = list(self._grid.pull_messages(list(waiting)))
-            for reply in replies:
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is None:
-                    continue
-                if reply.has_error():
-                    log("node-failed", node=node, code=reply.error.code)
+            for number, reply in replies.look():
+                node = waiting.pop(number)
+                if reply is None or not reply.has_content():
+                    log("node-failed", node=node)
                     self._silent.add(node)
                 else:
                     self._silent.discard(node)
                     yield reply
-            if not replies:
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
         self._silent |= set(waiting.values())
 
     def _nodes(self) -> list[int]:
@@ -135,7 +131,7 @@ class Relay:
         while len(self._nodes()) < self._analyzer.settings.nodes and time.monotonic() < end:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         if not self._nodes():
-            raise ProtocolError(f"no SuperNode came within {_SECONDS_FOR_NODES:g} seconds")
+            raise ProtocolError(f"no node came within {_SECONDS_FOR_NODES:g} seconds")
 
     def _sealed(self, reply: Message, size: int) -> Iterator[bytes]:
         """The sealed reports of a reply, framed; whatever else a node sends is dropped here and harms nobody else's."""

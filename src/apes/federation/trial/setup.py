@@ -52,8 +52,8 @@ def set_up(
     """
     users = people.budgets.size
     whole("vaults", vaults, 1, users)
-    ports = free_ports(2 + vaults)
-    servers = Servers((HOST, ports[0]), (HOST, ports[1]), vaults, round_seconds, keep_sealed)
+    ports = free_ports(3)
+    servers = Servers((HOST, ports[0]), (HOST, ports[1]), vaults, round_seconds, keep_sealed, ports[2])
     edges = np.linspace(0, users, vaults + 1).astype(int).tolist()
     most = int(np.diff(edges).max()) if largest_card is None else largest_card
     limits = Limits(float(people.budgets.min()), float(people.budgets.max()), 1, most, colluding)
@@ -67,7 +67,7 @@ def set_up(
             block = people.block(edges[number - 1], edges[number])
             arrays = {name: getattr(block, name) for name in ARRAYS}
             place = layout.device(number), layout.invitation
-            cards.append(join(*place, arrays, Consent(model, node_port=ports[1 + number])))
+            cards.append(join(*place, arrays, Consent(model)))
             progress(edges[number], users)
         admit(part, cards)
         federation = Federation(run, vaults, users, plan.terms.rounds, ports[0], ports[1])

@@ -14,6 +14,7 @@ from apes.features.feature_map import mapped
 from apes.federation.agreed_model import own_model
 from apes.federation.installed import check_package
 from apes.federation.terms import FederationTerms
+from apes.federation.vault.accounts import Account, check_apart
 from apes.federation.vault.charges import Grant, central_cost, local_epsilon
 from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger, read_ledger
@@ -21,9 +22,11 @@ from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.model import Discreet, check_fit
 from apes.federation.vault.socket import VaultSocket
 from apes.federation.vault.vault import Vault, charges_of
+from apes.federation.vault.warm_up import warm_up
 from apes.models.model import Model
 from apes.population import People
 from apes.storage.arrays import read_arrays
+from apes.storage.json_logs import log
 from apes.storage.settings import read_settings
 from apes.wire.envelope import RUN_BYTES
 
@@ -31,7 +34,7 @@ ARRAYS = ("features", "labels", "offsets", "budgets")
 """What a vault holds of its users, besides their allowances."""
 KEY_BYTES = 32
 VAULT = "vault.json"
-"""Name of a vault's settings in the folder of a device or silo."""
+"""Name of a vault's settings."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,9 @@ class VaultSettings:
     data: str = "data.npz"  # `ARRAYS` and ``allowances``
     keys: str = "keys.bin"  # the users' signing keys, 32 bytes each
     ledger: str = "ledger.sqlite"  # vaults of the same people, in the same order, may share one
-    socket: str = "vault.sock"  # where a courier asks
-    socket_mode: str = "600"  # its permissions, in octal
+    socket: str = "../socket/vault.sock"  # where a courier asks
+    courier: str | None = None  # account that may ask and must not read, by name or number; not the vault's
+    one_account: bool = False  # for trials: vault and courier are the same account's
     lifetime_epsilon: float | None = None  # largest central epsilon of all that ever leaves for a user, or None
     lifetime_delta: float = Lifetime.delta  # that it holds up to
     model: str | None = None  # ``module:attribute`` that the owner installed and allows; None for those built in
@@ -55,8 +59,9 @@ class VaultSettings:
         hex_names("runs", self.runs, RUN_BYTES)
         hex_names("shuffler_key", (self.shuffler_key,), KEY_BYTES)
         hex_names("analyzer_key", (self.analyzer_key,), KEY_BYTES)
-        if len(self.socket_mode) != 3 or not set(self.socket_mode) <= set("01234567"):
-            raise ParameterError(f"socket_mode must be three octal digits, got {self.socket_mode!r}")
+        if self.one_account not in (True, False) or not isinstance(self.courier, str | None):
+            got = f"{self.one_account!r} and {self.courier!r}"
+            raise ParameterError(f"one_account must be true or false, courier a text or null; got {got}")
         if self.model is not None:
             check_package("model", self.model)
         self.lifetime  # noqa: B018 - checks it
@@ -69,13 +74,29 @@ class VaultSettings:
 
 def open_vault(file: Path) -> VaultSocket:
     """Open the vault that a settings file describes, ready to serve."""
+    courier = _asking_account(file)
     (settings, terms, holdings), folder = read_vault(file), file.parent
     model = _fitting_model(file, settings, terms, holdings)
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
     ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size, settings.lifetime)
     analyzer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(settings.analyzer_key))
+    warm_up(terms, holdings, model)
     vault = Vault(terms, settings.runs, holdings, shuffler, analyzer, ledger, model)
-    return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
+    return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, courier)
+
+
+def _asking_account(file: Path) -> int | None:
+    """Number of the account that may ask, once it is sure that it cannot read; None in a trial, which says so."""
+    settings, folder = read_settings(file, VaultSettings), file.parent
+    if settings.one_account:
+        log("vault", accounts="one", message="a trial: whoever takes over the courier can read the data")
+        return None
+    if settings.courier is None:
+        raise DataError(f"{file} names no account for the courier, and is no trial with one_account")
+    courier = Account.find(settings.courier)
+    check_apart(courier, [file, *(folder / name for name in (settings.data, settings.keys, settings.ledger))])
+    log("vault", accounts="apart", courier=courier.name)
+    return courier.user
 
 
 def check_vault(file: Path) -> None:
@@ -146,7 +167,8 @@ class UserAccount:
 
 
 def read_accounts(folder: Path) -> list[UserAccount]:
-    """Read the accounts of the users of a device or silo; nothing is changed, and its vault may be running."""
+    """Read the accounts of a vault's users, by its folder or that of its device; the vault may be running."""
+    folder = folder / "vault" if (folder / "vault").is_dir() else folder
     settings, terms, holdings = read_vault(folder / VAULT)
     budgets, allowances = holdings.population.budgets.tolist(), holdings.allowances.tolist()
     spending, lifetime = read_ledger(folder / settings.ledger, len(budgets), settings.lifetime)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from apes.errors import DataError
+from apes.federation.vault.accounts import peer_of
 from apes.federation.vault.vault import Request, Vault, VaultRefusal, VaultRefused
 from apes.storage.json_logs import RareLog, log
 from apes.storage.locks import lock
@@ -27,21 +28,25 @@ _LONGEST_PATH = 103
 
 
 class VaultSocket:
-    """Serves a vault on a Unix socket with these permissions, replacing what an earlier vault left there.
+    """Serves a vault on a Unix socket, replacing what an earlier vault left there.
 
-    A request with weights of more bytes than the terms foresee is not read.
+    Only the account ``courier`` (its number) is listened to; if none is named, the vault's own. A request with weights
+    of more bytes than the terms foresee is not read.
     """
 
-    def __init__(self, path: Path, vault: Vault, largest_weights: int, mode: int = 0o600) -> None:
+    def __init__(self, path: Path, vault: Vault, largest_weights: int, courier: int | None = None) -> None:
         self._vault, self._largest, self._refused = vault, largest_weights, RareLog("refused")
-        self._listener = _listen(path, mode)
+        self._courier, self._listener = courier, _listen(path, 0o600 if courier is None else 0o660)
 
     def serve(self) -> None:
         """Answer one request after another, for ever."""
         while True:
             connection, _ = self._listener.accept()
             with connection, contextlib.suppress(OSError):
-                self._serve_one(connection)
+                if self._courier in (None, peer_of(connection)):
+                    self._serve_one(connection)
+                else:
+                    self._refused.count("stranger")
 
     def _serve_one(self, connection: socket.socket) -> None:
         try:
