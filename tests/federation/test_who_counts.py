@@ -158,7 +158,9 @@ MOST = 17
 def told_by(release, budgets=None):
     """All numbers that a release tells, in one row; ``budgets`` are those that it used to tell."""
     receipt = release.receipt
-    facts = [len(release.encode()), receipt.users, receipt.later, sum(receipt.refused.values())]
+    # The number of the round is public, and has more digits with time.
+    size = len(release.encode()) - len(str(receipt.round))
+    facts = [size, receipt.users, receipt.later, sum(receipt.refused.values())]
     facts += [((release.counts[:, 1] - receipt.users / 2) ** 2).sum()]
     return np.array(facts + ([] if budgets is None else [sum(budgets)]), dtype=float)
 
