@@ -24,6 +24,7 @@ import apes as package
 from apes.errors import DataError, ParameterError
 from apes.federation.device_accounts import DeviceAccounts
 from apes.federation.trial.layout import free_ports
+from apes.federation.trial.processes import environment
 from apes.federation.vault.accounts import Account, check_apart
 
 # One worker builds the module's fixture, once.
@@ -278,7 +279,8 @@ def test_a_hostile_app_of_the_organisers_finds_nothing_of_a_user(device, open_fo
     (app / "pyproject.toml").write_text(PROJECT)
     config = f"root={json.dumps(str(open_folder))} out={json.dumps(str(out))}"
     flwr = open_folder / "org" / "analyzer" / "flwr.sh"
-    done = subprocess.run([flwr, "run", app, "here", "-c", config], capture_output=True, text=True, check=False)
+    command = [flwr, "run", app, "here", "-c", config]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     wait_for(out.exists)
     loot = set(json.loads(out.read_text()))
