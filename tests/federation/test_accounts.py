@@ -4,6 +4,7 @@ With the code of before, both ran under one account, and whatever ran beside the
 """
 
 import contextlib
+import functools
 import json
 import os
 import pwd
@@ -24,6 +25,7 @@ import apes as package
 from apes.errors import DataError, ParameterError
 from apes.federation.device_accounts import DeviceAccounts
 from apes.federation.trial.layout import free_ports
+from apes.federation.trial.processes import environment
 from apes.federation.vault.accounts import Account, check_apart
 
 # One worker builds the module's fixture, once.
@@ -72,6 +74,7 @@ print(json.dumps(loot))
 """
 
 
+@functools.cache
 def interpreter():
     """A Python that accounts without a name can run, this one or the system's of the same version; None if none is."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -87,7 +90,10 @@ def run_as(account, command, **choices):
     """Run a command under an account, as a shell of that account would."""
     line = [*as_whom(account), "sh", "-c", 'exec "$@"', "sh", *map(str, command)]
     choices = {"capture_output": True, "text": True, "timeout": 300, "cwd": "/"} | choices
-    return subprocess.run(line, env=surroundings(), **choices)
+    # Compiled loops are kept at home, so everybody needs one.
+    with tempfile.TemporaryDirectory(dir="/tmp") as home:
+        os.chown(home, int(account), int(account))
+        return subprocess.run(line, env=surroundings(HOME=home), **choices)
 
 
 def as_whom(account):
@@ -96,7 +102,7 @@ def as_whom(account):
 
 def surroundings(**more):
     paths = os.pathsep.join([str(Path(package.__file__).parents[1]), str(_SITE)])
-    return {**os.environ, "PYTHONPATH": paths, "HOME": "/tmp/no-home", "PYTHONDONTWRITEBYTECODE": "1"} | more
+    return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"} | more
 
 
 def wait_for(condition, seconds=240):
@@ -116,11 +122,16 @@ def open_folder():
 
 
 @pytest.fixture(scope="module")
-def device(open_folder):
-    """A device whose owner joined as root; vault, courier and SuperLink run."""
-    python = interpreter() if is_root() else None
-    if python is None:
+def python():
+    found = interpreter() if is_root() else None
+    if found is None:
         pytest.skip("no Python here that another account can run")
+    return found
+
+
+@pytest.fixture(scope="module")
+def device(open_folder, python):
+    """A device whose owner joined as root; vault, courier and SuperLink run."""
     tools = open_folder / "bin"
     tools.mkdir()
     for name in ("apes", "flwr", "flower-superexec", "flwr-serverapp"):
@@ -174,8 +185,9 @@ def test_they_run_and_each_says_as_whom(device):
 def stolen(device, account):
     """What a hostile program under an account gets."""
     request = "02000000" + b"{}".hex() + "00000000"
-    python = interpreter()
-    done = run_as(account, [python, "-I", "-c", THIEF, device, device / "socket" / "vault.sock", request], check=True)
+    done = run_as(
+        account, [interpreter(), "-I", "-c", THIEF, device, device / "socket" / "vault.sock", request], check=True
+    )
     return json.loads(done.stdout)
 
 
@@ -201,9 +213,9 @@ def test_a_stranger_on_the_machine_gets_nothing_at_all(device):
 
 
 @needs_root
-def test_the_search_finds_what_is_there(device):
+def test_the_search_finds_what_is_there(device, python):
     """By root, who may read everything: the thief's eyes are good."""
-    python, place = interpreter(), device / "socket" / "vault.sock"
+    place = device / "socket" / "vault.sock"
     done = subprocess.run(
         [python, "-I", "-c", THIEF, device, place, "00"], capture_output=True, text=True, check=True, cwd="/"
     )
@@ -278,7 +290,8 @@ def test_a_hostile_app_of_the_organisers_finds_nothing_of_a_user(device, open_fo
     (app / "pyproject.toml").write_text(PROJECT)
     config = f"root={json.dumps(str(open_folder))} out={json.dumps(str(out))}"
     flwr = open_folder / "org" / "analyzer" / "flwr.sh"
-    done = subprocess.run([flwr, "run", app, "here", "-c", config], capture_output=True, text=True, check=False)
+    command = [flwr, "run", app, "here", "-c", config]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     wait_for(out.exists)
     loot = set(json.loads(out.read_text()))
@@ -291,12 +304,11 @@ def test_a_hostile_app_of_the_organisers_finds_nothing_of_a_user(device, open_fo
 
 
 @needs_root
-def test_a_vault_does_not_start_where_the_courier_could_read(device, open_folder, small):
+def test_a_vault_does_not_start_where_the_courier_could_read(python, open_folder, small):
     """Under the courier's account; with files that it can read; in a folder that it can change."""
     folder = open_folder / "other"
     folder.mkdir()
     VaultProcess(folder, small.terms, small.keys, small.shuffler, one_account=False, courier=COURIER)
-    python = interpreter()
 
     def start(account=VAULT):
         for path in (folder, *folder.iterdir()):
@@ -341,9 +353,8 @@ def test_root_makes_accounts_that_can_do_nothing_else():
 
 
 @needs_root
-def test_who_joins_without_root_is_told_what_to_do(device, open_folder):
-    python, org = interpreter(), open_folder / "org"
-    mine = ["--invitation", org / "invitation", "--data", open_folder / "data.npz"]
+def test_who_joins_without_root_is_told_what_to_do(python, open_folder):
+    mine = ["--invitation", open_folder / "invitation", "--data", open_folder / "data.npz"]
     done = run_as(STRANGER, [python, "-m", "apes", "federation", "join", "/tmp/apes-never", *mine], check=False)
     assert done.returncode == 2
     assert "join as root (sudo)" in done.stderr

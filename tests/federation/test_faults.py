@@ -150,7 +150,7 @@ def test_a_device_that_dies_in_mid_round_is_not_counted_and_the_certificate_says
     go_on(trial, anew=True)
     before = next_round(trial)
     # The one with the smallest budget: without another, the others' largest budget might go.
-    kill(trial, "node-0001", "vault-0001")
+    kill(trial, "courier-0001", "vault-0001")
     alone = len(before) + 1
     metrics = wait_for_rounds(trial, alone + 1)
     stop_analyzer(trial)

@@ -7,7 +7,6 @@ ran.
 import json
 import re
 import time
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -150,7 +149,7 @@ class TestAnalyzerSees:
 
 
 class TestRelaySees:
-    """The lines of SuperLink, SuperNodes and network in docs/guarantees.md."""
+    """The lines of SuperLink, couriers and network in docs/guarantees.md."""
 
     def test_reports_of_one_size(self, trained):
         sizes = {len(envelope.sealed) for number in (1, 2, 3) for envelope in sealed(trained, number)}
@@ -168,18 +167,22 @@ class TestRelaySees:
         """Neither data nor keys nor levels are in anything that Flower wrote, on either side."""
         keys = [(trained.layout.vault(n) / "keys.bin").read_bytes() for n in range(1, DEVICES + 1)]
         levels = [row.tobytes()[:24] for number in (1, 2, 3) for _, row in opened(trained, number)]
-        homes = [trained.layout.superlink, *(trained.layout.device(n) / "flwr" for n in range(1, DEVICES + 1))]
+        homes = [trained.layout.superlink, *(trained.layout.device(n) / "courier" for n in range(1, DEVICES + 1))]
         for file in (file for home in homes for file in home.rglob("*") if file.is_file()):
             content = file.read_bytes()
             assert not any(secret in content for secret in keys + levels), file
 
-    def test_the_courier_imports_nothing_but_flower(self):
-        import apes.federation
-
-        source = (Path(apes.federation.__file__).parent / "app" / "apes_app" / "courier.py").read_text()
-        assert "vault_seconds" not in source
-        imports = set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE))
-        assert imports <= {"flwr", "socket", "struct"}
+    def test_the_app_that_is_shipped_has_nothing_for_nodes(self, trained):
+        """Flower asks for a part that runs on nodes; ours refuses, and couriers never look at it."""
+        app = trained.layout.analyzer / "app"
+        assert sorted(path.name for path in (app / "apes_app").glob("*.py")) == [
+            "__init__.py",
+            "analyzer.py",
+            "refusal.py",
+        ]
+        source = (app / "apes_app" / "refusal.py").read_text()
+        assert set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE)) == {"flwr"}
+        assert "raise RuntimeError" in source
 
 
 class TestShufflerSees:
@@ -213,7 +216,7 @@ class TestVaultKeeps:
     def test_its_files_to_its_owner(self, trained):
         for number in range(1, DEVICES + 1):
             folder = trained.layout.device(number)
-            for name in ("data.npz", "keys.bin", "node.key", "ledger.sqlite"):
+            for name in ("vault/data.npz", "vault/keys.bin", "courier/node.key", "vault/ledger.sqlite"):
                 assert (folder / name).stat().st_mode & 0o077 == 0, name
 
     def test_the_policy_with_its_budgets_to_the_shuffler(self, trained):

