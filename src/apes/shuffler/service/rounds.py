@@ -6,13 +6,14 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from prometheus_client import CollectorRegistry, Counter, disable_created_metrics, generate_latest
 
+from apes.shuffler.service.crew import Alone, Counters, WorkerLost
 from apes.shuffler.service.gate import Gate
 from apes.shuffler.service.intake import Intake, ReportRefusal
 from apes.shuffler.service.ledger import Closed, ShufflerLedger
@@ -26,6 +27,9 @@ T = TypeVar("T")
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it without a type
 # The lock of a round is held while its batch comes in.
 _SECONDS_FOR_A_PIECE = 60.0
+# Beyond twice what honest senders can fill.
+_BYTES_OF_RUBBISH = 16 << 20
+_FRAMES_OF_RUBBISH = 20_000
 
 
 class RequestRefused(Exception):  # noqa: N818 - an answer, not a failure of ours
@@ -46,7 +50,12 @@ class Metrics:
         self.reports_refused = count("apes_reports_refused_total", "Sealed reports that did not count, by reason.", by)
         self.rounds_released = count("apes_rounds_released_total", "Rounds released.")
         self.requests_refused = count("apes_requests_refused_total", "Requests refused, by reason.", by)
+        self._connections = count("apes_connections_closed_total", "Connections that had to go, by reason.", by)
         self.intake_seconds = count("apes_intake_seconds_total", "Seconds spent on taking batches.")
+
+    def count_connection(self, reason: str) -> None:
+        """Note that a connection was sent away."""
+        self._connections.labels(reason).inc()
 
     def text(self) -> bytes:
         """All counters, in the text format 0.0.4."""
@@ -54,10 +63,16 @@ class Metrics:
 
 
 class Rounds:
-    """Takes a round's batch, closes the round, hands out its release: always the same one."""
+    """Takes a round's batch, closes the round, hands out its release: always the same one.
 
-    def __init__(self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger) -> None:
-        self._policy, self._key, self._ledger, self._gate = policy, key, ledger, Gate(policy, ledger)
+    Reports are opened and counted by ``counters``; by default with ``key``, in this process.
+    """
+
+    def __init__(
+        self, policy: Policy, key: X25519PrivateKey, ledger: ShufflerLedger, counters: Counters | None = None
+    ) -> None:
+        self._policy, self._ledger, self._gate = policy, ledger, Gate(policy, ledger)
+        self._counters = Alone(key) if counters is None else counters
         self._envelope_size = envelope_size(policy.dimensions, policy.levels)
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refused = RareLog("refused")
@@ -103,16 +118,7 @@ class Rounds:
 
     async def _first(self, run: str, number: int, stream: AsyncIterable[bytes]) -> bytes:
         began = time.perf_counter()
-        intake, digest = Intake(self._policy, run, number, self._key), hashlib.sha256()
-        reader, loop = FrameReader(self._envelope_size), asyncio.get_running_loop()
-        # One thread for a round: counts are kept per thread, and a large model's are large.
-        with ThreadPoolExecutor(1) as worker:
-            async for piece in self._limited(stream):
-                digest.update(piece)
-                if reports := list(reader.feed(piece)):
-                    await loop.run_in_executor(worker, intake.take, reports)
-        if not reader.is_complete:
-            intake.refused[ReportRefusal.MALFORMED.value] += 1
+        intake, digest = await self._counted(run, number, stream)
         for reason, count in intake.refused.items():
             self.metrics.reports_refused.labels(reason).inc(count)
         self.metrics.intake_seconds.inc(time.perf_counter() - began)
@@ -120,12 +126,34 @@ class Rounds:
         if users < needed:
             details = {"accepted": users, "needed": needed, **intake.refused}
             raise RequestRefused(422, "cohort", f"{users} reports count, at least {needed} are needed", details)
-        release = await self._charged(run, number, intake, digest.digest())
+        release = await self._charged(run, number, intake, digest)
         self.metrics.reports_accepted.inc(users)
         self.metrics.rounds_released.inc()
         seconds = round(time.perf_counter() - began, 3)
         log("released", run=run, round=number, users=users, refused=dict(intake.refused), seconds=seconds)
         return release
+
+    async def _counted(self, run: str, number: int, stream: AsyncIterable[bytes]) -> tuple[Intake, bytes]:
+        """Have a batch opened and counted; return that, and the batch's digest."""
+        digest, reader = hashlib.sha256(), FrameReader(self._envelope_size)
+        # A frame without anything in it costs four bytes to send, and more to look at.
+        frames, most = 0, 2 * len(self._policy.senders) + _FRAMES_OF_RUBBISH
+        try:
+            with closing(self._counters.begin((self._policy, run, number))) as counting:
+                async for piece in self._limited(stream):
+                    digest.update(piece)
+                    reports = list(reader.feed(piece))
+                    frames += len(reports)
+                    if frames > most:
+                        raise RequestRefused(413, "frames", f"a batch has at most {most} frames here")
+                    if reports:
+                        await counting.take(reports)
+                intake = await counting.finish()
+        except WorkerLost as error:
+            raise RequestRefused(503, "worker", f"{error}; nothing was released, send the batch again") from None
+        if not reader.is_complete:
+            intake.refused[ReportRefusal.MALFORMED.value] += 1
+        return intake, digest.digest()
 
     async def _charged(self, run: str, number: int, intake: Intake, digest: bytes) -> bytes:
         """Pass the gate, and close the round."""
@@ -148,8 +176,7 @@ class Rounds:
 
     async def _limited(self, stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         """Pass a batch on, as long as it keeps coming and is not absurdly large."""
-        # Twice what honest senders can fill, and some room for rubbish.
-        most = 2 * len(self._policy.senders) * (LENGTH.size + self._envelope_size) + (16 << 20)
+        most = 2 * len(self._policy.senders) * (LENGTH.size + self._envelope_size) + _BYTES_OF_RUBBISH
         pieces, received = aiter(stream), 0
         while True:
             try:

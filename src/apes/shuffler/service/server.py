@@ -1,6 +1,5 @@
 """The shuffler as an HTTPS service: its routes, and a port from its settings file."""
 
-import hmac
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +10,12 @@ from fastapi.responses import JSONResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import ClientDisconnect
 
-from apes.checks import whole
+from apes.checks import positive, whole
 from apes.errors import DataError
+from apes.shuffler.service.crew import Alone, Crew
+from apes.shuffler.service.door import Door, room_for
 from apes.shuffler.service.ledger import ShufflerLedger
+from apes.shuffler.service.listener import Greeter, Listener, is_shown
 from apes.shuffler.service.policy import Policy
 from apes.shuffler.service.rounds import RequestRefused, Rounds
 from apes.storage.json_logs import log, take_over_logging
@@ -21,6 +23,8 @@ from apes.storage.settings import read_settings, read_token
 from apes.wire.release import ROUND
 
 _BYTES = "application/octet-stream"
+# Between two requests on one connection.
+_SECONDS_IDLE = 5
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,17 @@ class ShufflerSettings:
     ledger: str = "ledger.sqlite"
     certificate: str = "tls.pem"
     certificate_key: str = "tls.key"
+    connections: int = 1000  # at once, at least 1; fewer where the system allows fewer open files
+    connections_per_address: int = 100  # at once, at least 1
+    workers: int = 1  # processes that open and count reports, at least 1; one is the service itself
+    header_seconds: float = 10.0  # for TLS and a whole header, from the beginning of a connection; in (0, inf)
 
     def __post_init__(self) -> None:
         whole("port", self.port, 1, 65535)
+        whole("workers", self.workers, 1)
+        whole("connections", self.connections, 1)
+        whole("connections_per_address", self.connections_per_address, 1)
+        positive("header_seconds", self.header_seconds)
 
 
 def run_shuffler(file: Path) -> None:
@@ -52,28 +64,49 @@ def run_shuffler(file: Path) -> None:
     ledger = ShufflerLedger(folder / settings.ledger)
     take_over_logging()
     log("serving", host=settings.host, port=settings.port, senders=len(policy.senders))
-    uvicorn.run(
-        create_app(Rounds(policy, key, ledger), token),
+    counters = Alone(key) if settings.workers == 1 else Crew(key, settings.workers)
+    _serve(settings, folder, Rounds(policy, key, ledger, counters), token)
+    counters.close()
+    ledger.close()
+
+
+def _serve(settings: ShufflerSettings, folder: Path, rounds: Rounds, token: str) -> None:
+    most = room_for(settings.connections)
+    if most < settings.connections:
+        log("few-files", connections=most, wanted=settings.connections)
+    door = Door(most, settings.connections_per_address, settings.header_seconds, rounds.metrics.count_connection)
+    config = uvicorn.Config(
+        Greeter(create_app(rounds, token), door, _authorization(token)),
         host=settings.host,
         port=settings.port,
+        # The one that bounds the size of a header.
+        http="h11",
+        ws="none",
+        lifespan="off",
+        # Who asks is who is connected, whatever the header says.
+        proxy_headers=False,
         ssl_certfile=str(folder / settings.certificate),
         ssl_keyfile=str(folder / settings.certificate_key),
+        timeout_keep_alive=_SECONDS_IDLE,
         log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
     )
-    ledger.close()
+    Listener(config, door, settings.header_seconds).run()
+
+
+def _authorization(token: str) -> bytes:
+    return f"Bearer {token}".encode()
 
 
 def create_app(rounds: Rounds, token: str) -> FastAPI:
     """Build the service; whoever asks for rounds must show the token."""
     app = FastAPI(title="APES shuffler", docs_url=None, redoc_url=None, openapi_url=None)
-    expected = f"Bearer {token}".encode()
+    expected = _authorization(token)
 
     def check_caller(request: Request) -> None:
-        shown = request.headers.get("authorization", "").encode("latin-1")
-        if not hmac.compare_digest(shown, expected):
+        if not is_shown(request.headers.raw, expected):
             raise RequestRefused(401, "token", "show the analyzer's token")
 
     @app.exception_handler(RequestRefused)
