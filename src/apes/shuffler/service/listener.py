@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hmac
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -45,9 +46,9 @@ def is_shown(headers: Any, authorization: bytes) -> bool:
 class Listener(uvicorn.Server):
     """Serves TLS connections that a door lets in; a handshake has as long as everything before the first request."""
 
-    def __init__(self, config: uvicorn.Config, door: Door, handshake_seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, door: Door, handshake_seconds: float, end: Callable[[], None]) -> None:
         super().__init__(config)
-        self._door, self._handshake_seconds = door, handshake_seconds
+        self._door, self._handshake_seconds, self._end = door, handshake_seconds, end
         self._taking: list[asyncio.Task[None]] = []
         self._sockets: list[socket.socket] = []
         self._arriving: set[asyncio.Task[None]] = set()
@@ -60,13 +61,17 @@ class Listener(uvicorn.Server):
         self.servers, self.started = [], True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take nobody any more, let requests with the token come to their end, and stop."""
+        """Take nobody any more, let requests with the token come to their end, and stop.
+
+        At last ``end`` is called: after this, uvicorn has the process end by the signal that it got.
+        """
         for task in self._taking:
             task.cancel()
         for listening in self._sockets:
             listening.close()
         self._door.shut()
         await super().shutdown(sockets)
+        self._end()
 
     async def _take(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

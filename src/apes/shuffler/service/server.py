@@ -1,5 +1,7 @@
 """The shuffler as an HTTPS service: its routes, and a port from its settings file."""
 
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from apes.checks import positive, whole
 from apes.errors import DataError
-from apes.shuffler.service.crew import Alone, Crew
+from apes.shuffler.service.crew import Alone, Counters, Crew
 from apes.shuffler.service.door import Door, room_for
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.listener import Greeter, Listener, is_shown
@@ -61,16 +63,16 @@ def run_shuffler(file: Path) -> None:
     except (OSError, ValueError) as error:
         raise DataError(f"{folder / settings.key} cannot be read: {error}") from None
     token = read_token(folder / settings.token)
-    ledger = ShufflerLedger(folder / settings.ledger)
-    take_over_logging()
-    log("serving", host=settings.host, port=settings.port, senders=len(policy.senders))
-    counters = Alone(key) if settings.workers == 1 else Crew(key, settings.workers)
-    _serve(settings, folder, Rounds(policy, key, ledger, counters), token)
-    counters.close()
-    ledger.close()
+    with ExitStack() as at_the_end:
+        ledger = at_the_end.enter_context(closing(ShufflerLedger(folder / settings.ledger)))
+        counters: Counters = Alone(key) if settings.workers == 1 else Crew(key, settings.workers)
+        at_the_end.callback(counters.close)
+        take_over_logging()
+        log("serving", host=settings.host, port=settings.port, senders=len(policy.senders))
+        _serve(settings, folder, Rounds(policy, key, ledger, counters), token, at_the_end.close)
 
 
-def _serve(settings: ShufflerSettings, folder: Path, rounds: Rounds, token: str) -> None:
+def _serve(settings: ShufflerSettings, folder: Path, rounds: Rounds, token: str, end: Callable[[], None]) -> None:
     most = room_for(settings.connections)
     if most < settings.connections:
         log("few-files", connections=most, wanted=settings.connections)
@@ -93,7 +95,7 @@ def _serve(settings: ShufflerSettings, folder: Path, rounds: Rounds, token: str)
         access_log=False,
         server_header=False,
     )
-    Listener(config, door, settings.header_seconds).run()
+    Listener(config, door, settings.header_seconds, end).run()
 
 
 def _authorization(token: str) -> bytes:
