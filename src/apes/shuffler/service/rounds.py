@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable
@@ -16,8 +15,9 @@ from prometheus_client import CollectorRegistry, Counter, disable_created_metric
 from apes.shuffler.service.crew import Alone, Counters, WorkerLost
 from apes.shuffler.service.gate import Gate
 from apes.shuffler.service.intake import Intake, ReportRefusal
-from apes.shuffler.service.ledger import Closed, ShufflerLedger
+from apes.shuffler.service.ledger import Closed, RoundClosed, ShufflerLedger
 from apes.shuffler.service.policy import Policy
+from apes.shuffler.service.store import LedgerError
 from apes.storage.json_logs import RareLog, log
 from apes.wire.envelope import envelope_size
 from apes.wire.frames import LENGTH, FrameReader
@@ -112,7 +112,9 @@ class Rounds:
     async def _in_ledger(self, run: str, number: int, act: Callable[[], T]) -> T:
         try:
             return await asyncio.to_thread(act)
-        except sqlite3.Error as error:
+        except RoundClosed:
+            raise
+        except LedgerError as error:
             log("ledger-failed", run=run, round=number, error=str(error))
             raise RequestRefused(503, "ledger", "the ledger cannot be used; nothing was released") from None
 
@@ -126,7 +128,12 @@ class Rounds:
         if users < needed:
             details = {"accepted": users, "needed": needed, **intake.refused}
             raise RequestRefused(422, "cohort", f"{users} reports count, at least {needed} are needed", details)
-        release = await self._charged(run, number, intake, digest)
+        try:
+            release = await self._charged(run, number, intake, digest)
+        except RoundClosed:
+            # Another shuffler on the same ledger was faster.
+            closed = await self._find(run, number)
+            return _same(closed, digest, number)
         self.metrics.reports_accepted.inc(users)
         self.metrics.rounds_released.inc()
         seconds = round(time.perf_counter() - began, 3)
@@ -160,7 +167,7 @@ class Rounds:
         release = await asyncio.to_thread(intake.release)
         closed = Closed(digest, release.encode())
         close = partial(self._ledger.close_round, run, number, closed, intake.senders)
-        if not await self._in_ledger(run, number, lambda: self._gate.passes(run, release.batch.budgets, close)):
+        if not await self._in_ledger(run, number, lambda: self._gate.passes(run, number, release.batch.budgets, close)):
             target = f"round {number} would bring epsilon beyond the target {self._policy.target_epsilon:g}"
             raise RequestRefused(403, "target", f"{target}; nothing was released")
         return closed.release
@@ -169,10 +176,7 @@ class Rounds:
         digest = hashlib.sha256()
         async for piece in self._limited(stream):
             digest.update(piece)
-        if digest.digest() != closed.batch_sha256:
-            message = f"round {number} was closed by another batch; ask for its release"
-            raise RequestRefused(409, "round-closed", message)
-        return closed.release
+        return _same(closed, digest.digest(), number)
 
     async def _limited(self, stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         """Pass a batch on, as long as it keeps coming and is not absurdly large."""
@@ -196,3 +200,10 @@ class Rounds:
             raise RequestRefused(404, "wrong-run", "the policy does not name this run")
         if not 1 <= number <= self._policy.rounds:
             raise RequestRefused(404, "wrong-round", f"a run has rounds 1 to {self._policy.rounds}")
+
+
+def _same(closed: Closed | None, digest: bytes, number: int) -> bytes:
+    """The release of a round that is over, for whoever sends the batch that closed it."""
+    if closed is None or digest != closed.batch_sha256:
+        raise RequestRefused(409, "round-closed", f"round {number} was closed by another batch; ask for its release")
+    return closed.release

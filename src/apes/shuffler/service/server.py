@@ -20,6 +20,7 @@ from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.listener import Greeter, Listener, is_shown
 from apes.shuffler.service.policy import Policy
 from apes.shuffler.service.rounds import RequestRefused, Rounds
+from apes.shuffler.service.store import ledger_place
 from apes.storage.json_logs import log, take_over_logging
 from apes.storage.settings import read_settings, read_token
 from apes.wire.release import ROUND
@@ -38,7 +39,7 @@ class ShufflerSettings:
     policy: str = "policy.json"
     key: str = "shuffler.key"  # X25519 private key that opens reports, 32 bytes
     token: str = "token"  # what the analyzer must show
-    ledger: str = "ledger.sqlite"
+    ledger: str = "ledger.sqlite"  # or postgresql://USER@HOST/DATABASE, which several shufflers may share
     certificate: str = "tls.pem"
     certificate_key: str = "tls.key"
     connections: int = 1000  # at once, at least 1; fewer where the system allows fewer open files
@@ -64,7 +65,7 @@ def run_shuffler(file: Path) -> None:
         raise DataError(f"{folder / settings.key} cannot be read: {error}") from None
     token = read_token(folder / settings.token)
     with ExitStack() as at_the_end:
-        ledger = at_the_end.enter_context(closing(ShufflerLedger(folder / settings.ledger)))
+        ledger = at_the_end.enter_context(closing(ShufflerLedger(ledger_place(folder, settings.ledger))))
         counters: Counters = Alone(key) if settings.workers == 1 else Crew(key, settings.workers)
         at_the_end.callback(counters.close)
         take_over_logging()
