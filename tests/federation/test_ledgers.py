@@ -1,6 +1,7 @@
 """The shuffler's ledger, in a file and on a PostgreSQL server: one battery over both, and what only a server allows."""
 
 import contextlib
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -128,7 +129,15 @@ def test_settings_name_a_file_or_a_server(tmp_path):
     assert ledger_place(tmp_path, "postgresql://a@b/c") == "postgresql://a@b/c"
 
 
+def test_without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "apes.shuffler.service.postgres_store", raising=False)
+    with pytest.raises(DataError, match=r"needs pip install 'apes-fl\[postgres\]'"):
+        ShufflerLedger("postgresql://a@b/c")
+
+
 def test_a_server_that_is_not_there():
+    pytest.importorskip("psycopg")
     with pytest.raises(DataError, match="the ledger on PostgreSQL cannot be used"):
         ShufflerLedger("postgresql://nobody@/nothing?host=/nowhere")
 

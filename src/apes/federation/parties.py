@@ -20,6 +20,7 @@ from apes.errors import ParameterError
 from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.keys import Authority, node_key, write_secret
+from apes.federation.members import changing, members, put_in_force, with_new, without
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
@@ -192,9 +193,17 @@ def admit(folder: Path, cards: list[Card]) -> Policy:
         target_epsilon=terms.target,
         senders=tuple(sender for card in cards for sender in card.senders),
     )
-    nodes = layout.superlink / "nodes"
-    shutil.rmtree(nodes, ignore_errors=True)
-    for number, card in enumerate(cards, 1):
-        write_bytes(nodes / f"node-{number:04d}.pub", card.node.encode())
-    write_settings(layout.shuffler / "policy.json", policy)
+    put_in_force(folder, policy, cards)
     return policy
+
+
+def admit_more(folder: Path, cards: list[Card]) -> Policy:
+    """Admit these cards' users beside those who are there."""
+    with changing(folder):
+        return admit(folder, with_new(members(folder, Card), cards))
+
+
+def dismiss(folder: Path, cards: list[Card]) -> Policy:
+    """Admit these cards' users no longer; everybody else stays."""
+    with changing(folder):
+        return admit(folder, without(members(folder, Card), cards))

@@ -6,13 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
+
 from apes.errors import DataError
 from apes.shuffler.service.store import LedgerConflict, LedgerError
-
-try:
-    import psycopg
-except ImportError as error:
-    raise DataError(f"a ledger on PostgreSQL needs pip install 'apes-fl[postgres]': {error}") from None
 
 # SQLite's words in ours.
 _WORDS = {" blob": " bytea", " integer": " bigint", " real": " double precision", " without rowid": ""}

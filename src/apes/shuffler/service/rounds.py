@@ -1,6 +1,7 @@
 """The shuffler's rounds: what happens to a batch between the network and the ledger."""
 
 import asyncio
+import copy
 import hashlib
 import time
 from collections import defaultdict
@@ -77,6 +78,13 @@ class Rounds:
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refused = RareLog("refused")
         self.metrics = Metrics()
+
+    def under(self, policy: Policy) -> "Rounds":
+        """The same rounds, ledger and counters under another policy; whoever has begun goes on under the old one."""
+        other = copy.copy(self)
+        other._policy, other._gate = policy, Gate(policy, self._ledger)
+        other._envelope_size = envelope_size(policy.dimensions, policy.levels)
+        return other
 
     async def release(self, run: str, number: int) -> bytes:
         """Return the release of a round, or refuse if it is open."""

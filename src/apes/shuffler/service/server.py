@@ -18,8 +18,8 @@ from apes.shuffler.service.crew import Alone, Counters, Crew
 from apes.shuffler.service.door import Door, room_for
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.listener import Greeter, Listener, is_shown
-from apes.shuffler.service.policy import Policy
-from apes.shuffler.service.rounds import RequestRefused, Rounds
+from apes.shuffler.service.policy_file import PolicyFile
+from apes.shuffler.service.rounds import Metrics, RequestRefused, Rounds
 from apes.shuffler.service.store import ledger_place
 from apes.storage.json_logs import log, take_over_logging
 from apes.storage.settings import read_settings, read_token
@@ -58,7 +58,6 @@ class ShufflerSettings:
 def run_shuffler(file: Path) -> None:
     """Serve until the process is told to stop."""
     settings, folder = read_settings(file, ShufflerSettings), file.parent
-    policy = read_settings(folder / settings.policy, Policy)
     try:
         key = X25519PrivateKey.from_private_bytes((folder / settings.key).read_bytes())
     except (OSError, ValueError) as error:
@@ -68,18 +67,26 @@ def run_shuffler(file: Path) -> None:
         ledger = at_the_end.enter_context(closing(ShufflerLedger(ledger_place(folder, settings.ledger))))
         counters: Counters = Alone(key) if settings.workers == 1 else Crew(key, settings.workers)
         at_the_end.callback(counters.close)
+        policy = PolicyFile(folder / settings.policy, lambda policy: Rounds(policy, key, ledger, counters))
         take_over_logging()
-        log("serving", host=settings.host, port=settings.port, senders=len(policy.senders))
-        _serve(settings, folder, Rounds(policy, key, ledger, counters), token, at_the_end.close)
+        log("serving", host=settings.host, port=settings.port, senders=policy.senders)
+        rounds = policy.rounds()
+        app = create_app(rounds, token, policy.rounds)
+        door = _door(settings, rounds.metrics)
+        greeter = Greeter(app, door, _authorization(token))
+        Listener(_config(settings, folder, greeter), door, settings.header_seconds, at_the_end.close).run()
 
 
-def _serve(settings: ShufflerSettings, folder: Path, rounds: Rounds, token: str, end: Callable[[], None]) -> None:
+def _door(settings: ShufflerSettings, metrics: Metrics) -> Door:
     most = room_for(settings.connections)
     if most < settings.connections:
         log("few-files", connections=most, wanted=settings.connections)
-    door = Door(most, settings.connections_per_address, settings.header_seconds, rounds.metrics.count_connection)
-    config = uvicorn.Config(
-        Greeter(create_app(rounds, token), door, _authorization(token)),
+    return Door(most, settings.connections_per_address, settings.header_seconds, metrics.count_connection)
+
+
+def _config(settings: ShufflerSettings, folder: Path, app: Greeter) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
         host=settings.host,
         port=settings.port,
         # The one that bounds the size of a header.
@@ -96,15 +103,15 @@ def _serve(settings: ShufflerSettings, folder: Path, rounds: Rounds, token: str,
         access_log=False,
         server_header=False,
     )
-    Listener(config, door, settings.header_seconds, end).run()
 
 
 def _authorization(token: str) -> bytes:
     return f"Bearer {token}".encode()
 
 
-def create_app(rounds: Rounds, token: str) -> FastAPI:
-    """Build the service; whoever asks for rounds must show the token."""
+def create_app(rounds: Rounds, token: str, latest: Callable[[], Rounds] | None = None) -> FastAPI:
+    """Build the service; whoever asks for rounds must show the token. ``latest`` says which rounds are in force."""
+    in_force = latest or (lambda: rounds)
     app = FastAPI(title="APES shuffler", docs_url=None, redoc_url=None, openapi_url=None)
     expected = _authorization(token)
 
@@ -133,11 +140,11 @@ def create_app(rounds: Rounds, token: str) -> FastAPI:
     @app.get(ROUND)
     async def release(request: Request, run: str, number: int) -> Response:
         check_caller(request)
-        return Response(await rounds.release(run, number), media_type=_BYTES)
+        return Response(await in_force().release(run, number), media_type=_BYTES)
 
     @app.post(ROUND)
     async def close_round(request: Request, run: str, number: int) -> Response:
         check_caller(request)
-        return Response(await rounds.close_round(run, number, request.stream()), media_type=_BYTES)
+        return Response(await in_force().close_round(run, number, request.stream()), media_type=_BYTES)
 
     return app

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
-from apes.errors import ApesError
+from apes.errors import ApesError, DataError
 
 _POSTGRESQL = ("postgresql://", "postgres://")
 
@@ -43,9 +43,10 @@ class Store(Protocol):
 def open_store(place: Path | str, tables: str) -> Store:
     """Open what the settings name: a path, or the address of a PostgreSQL server; ``tables`` makes what is missing."""
     if isinstance(place, str) and place.startswith(_POSTGRESQL):
-        # Imported here: it is an extra.
-        from apes.shuffler.service.postgres_store import PostgresStore
-
+        try:
+            from apes.shuffler.service.postgres_store import PostgresStore
+        except ImportError as error:
+            raise DataError(f"a ledger on PostgreSQL needs pip install 'apes-fl[postgres]': {error}") from None
         return PostgresStore(place, tables)
     from apes.shuffler.service.sqlite_store import SqliteStore
 
