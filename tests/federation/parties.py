@@ -149,10 +149,13 @@ class Party:
         self._arguments = [APES, command, settings]
         self._rounds = itertools.count(1)
         self._process = None
+        self.open_files = None  # soft and hard limit, if not this process'
 
     def start(self):
+        limit = None if self.open_files is None else lambda: resource.setrlimit(resource.RLIMIT_NOFILE, self.open_files)
+        quiet = {"stdin": subprocess.DEVNULL, "preexec_fn": limit}
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log, **quiet)
         until(self.is_ready, self._process)
 
     def kill(self):
@@ -188,7 +191,7 @@ class Party:
 class Shuffler(Party):
     """A shuffler on a port of the loopback address."""
 
-    def __init__(self, folder, policy, key):
+    def __init__(self, folder, policy, key, **choices):
         super().__init__("shuffler", folder / "shuffler.json")
         authority, (self.port,) = Authority(), free_ports(1)
         certificate, private = authority.issue(HOST)
@@ -198,7 +201,7 @@ class Shuffler(Party):
         write_secret(folder / "receipts.key", RECEIPTS.private_bytes_raw())
         write_secret(folder / "token", TOKEN.encode())
         self.write_policy(policy)
-        write_settings(folder / "shuffler.json", ShufflerSettings(HOST, self.port))
+        write_settings(folder / "shuffler.json", ShufflerSettings(HOST, self.port, **choices))
         self.tls = ssl.create_default_context(cadata=authority.certificate().decode())
         self.http = self.client()
 

@@ -14,7 +14,7 @@ from apes.errors import DataError
 from apes.federation.vault.charges import Charge, central_cost, local_epsilon
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.lifetime import Lifetime
-from apes.shuffler.service.ledger import Closed, ShufflerLedger
+from apes.shuffler.service.ledger import Closed, RoundClosed, ShufflerLedger
 from apes.storage.database import open_database
 
 TABLE = "create table if not exists t (x integer primary key)"
@@ -94,7 +94,7 @@ def test_a_round_is_closed_once(file):
     ledger, sender = ShufflerLedger(file), bytes(32)
     assert ledger.find(RUN, 1) is None
     ledger.close_round(RUN, 1, Closed(b"first", b"release"), [sender])
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(RoundClosed):
         ledger.close_round(RUN, 1, Closed(b"second", b"another"), [b"another"])
     assert ledger.find(RUN, 1) == Closed(b"first", b"release")
     assert (rounds_of(file, sender), rounds_of(file, b"another")) == (1, 0)

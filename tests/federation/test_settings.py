@@ -98,6 +98,10 @@ def test_texts_are_texts(good, file):
     ("kind", "field", "values"),
     [
         (ShufflerSettings, "port", [0, -1, 65536, 1.5, "8443", True, None]),
+        (ShufflerSettings, "workers", [0, -1, 1.5, "2", True, None]),
+        (ShufflerSettings, "connections", [0, -1, 1.5, "2", True, None]),
+        (ShufflerSettings, "connections_per_address", [0, -1, 1.5, "2", True, None]),
+        (ShufflerSettings, "header_seconds", [0, -1, float("nan"), float("inf"), "2", True]),
         (VaultSettings, "runs", [[], "00", RUN, [RUN, RUN], ["00"], [5], [RUN.upper()], None]),
         (VaultSettings, "shuffler_key", ["", "00", "g" * 64, KEY + "00", KEY.replace("9", "A")]),
         (VaultSettings, "analyzer_key", ["", "00", "g" * 64, KEY + "00", KEY.replace("9", "A")]),

@@ -1,7 +1,6 @@
 """The shuffler's gate: whatever is asked in whatever order, what it releases of a run stays within the target."""
 
 import asyncio
-import sqlite3
 import threading
 import time
 from dataclasses import replace
@@ -15,6 +14,7 @@ import apes
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.rounds import RequestRefused, Rounds
 from apes.shuffler.service.server import create_app
+from apes.shuffler.service.store import LedgerError
 from apes.wire.announcement import FIRST
 from apes.wire.frames import framed
 from apes.wire.release import Release, receipt_of
@@ -167,7 +167,7 @@ def test_it_charges_what_the_certificate_says(small, tmp_path, charged, b):
 def test_a_round_that_could_not_be_written_is_not_charged(small, ledger, figures, monkeypatch):
     rounds = shuffler(small, ledger, between(*figures[:2]))
     with monkeypatch.context() as failing:
-        failing.setattr(ledger, "close_round", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
+        failing.setattr(ledger, "close_round", lambda *_: (_ for _ in ()).throw(LedgerError("full")))
         assert sent(rounds, small, 1) == (503, "ledger")
     assert sent(rounds, small, 1) == "released"
     assert sent(rounds, small, 2) == TARGET

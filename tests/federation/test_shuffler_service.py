@@ -77,6 +77,7 @@ def test_metrics_can_be_read_by_prometheus(shuffler, small):
         "apes_reports_refused_total",
         "apes_rounds_released_total",
         "apes_requests_refused_total",
+        "apes_connections_closed_total",
         "apes_intake_seconds_total",
     }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apes.cli import display, shared
-from apes.cli.joining import Folder, admit_command, init_command, invite_command, join_command
+from apes.cli.joining import Folder, admit_command, dismiss_command, init_command, invite_command, join_command
 from apes.errors import BudgetExceeded
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ shared.command(federation_app, "init")(init_command)
 shared.command(federation_app, "invite")(invite_command)
 shared.command(federation_app, "join")(join_command)
 shared.command(federation_app, "admit")(admit_command)
+shared.command(federation_app, "dismiss")(dismiss_command)
 
 
 @shared.command(federation_app, "register")

@@ -24,6 +24,7 @@ from apes.federation.courier import COURIER, CourierSettings
 from apes.federation.device_accounts import DeviceAccounts
 from apes.federation.invitation import AUTHORITY, INVITATION, TERMS, Invitation, authority_digest, read_invitation
 from apes.federation.keys import Authority, node_key, write_secret
+from apes.federation.members import changing, members, put_in_force, with_new, without
 from apes.federation.superlink import SUPERLINK, SuperLinkSettings
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
@@ -211,12 +212,20 @@ def admit(folder: Path, cards: list[Card]) -> Policy:
         senders=tuple(sender for card in cards for sender in card.senders),
         budgets=tuple(budget for card in cards for budget in card.opened(invitation, key)),
     )
-    nodes = layout.superlink / "nodes"
-    shutil.rmtree(nodes, ignore_errors=True)
-    for number, card in enumerate(cards, 1):
-        write_bytes(nodes / f"node-{number:04d}.pub", card.node.encode())
-    write_settings(layout.shuffler / "policy.json", policy, 0o600)
+    put_in_force(folder, policy, cards)
     return policy
+
+
+def admit_more(folder: Path, cards: list[Card]) -> Policy:
+    """Admit these cards' users beside those who are there."""
+    with changing(folder):
+        return admit(folder, with_new(members(folder, Card), cards))
+
+
+def dismiss(folder: Path, cards: list[Card]) -> Policy:
+    """Admit these cards' users no longer; everybody else stays."""
+    with changing(folder):
+        return admit(folder, without(members(folder, Card), cards))
 
 
 def check_size(limits: Limits, senders: int) -> None:

@@ -70,11 +70,12 @@ class Relay:
     def _run_round(self) -> None:
         began, number = time.perf_counter(), self._analyzer.number
         self._refusals.clear()
-        size = envelope_size(self._analyzer.terms.dimensions, self._analyzer.terms.levels)
+        terms = self._analyzer.terms
+        size, most = envelope_size(terms.dimensions, terms.levels), terms.limits.largest_card
 
         def write(file: BinaryIO) -> None:
             for reply in self._replies():
-                file.writelines(self._sealed(reply, size))
+                file.writelines(self._sealed(reply, size, most))
 
         write_whole(self._analyzer.batch, write)
         collected = time.perf_counter() - began
@@ -133,7 +134,7 @@ class Relay:
         if not self._nodes():
             raise ProtocolError(f"no node came within {_SECONDS_FOR_NODES:g} seconds")
 
-    def _sealed(self, reply: Message, size: int) -> Iterator[bytes]:
+    def _sealed(self, reply: Message, size: int, most: int) -> Iterator[bytes]:
         """The sealed reports of a reply, framed; whatever else a node sends is dropped here and harms nobody else's."""
         record = reply.content.array_records.get("reports", ArrayRecord())
         if "sealed" not in record:
@@ -143,7 +144,12 @@ class Relay:
             self._refusals[reason] += 1
             return
         reader = FrameReader(size)
-        yield from framed(reader.feed(record["sealed"].data))
+        reports = [frame for frame in reader.feed(record["sealed"].data) if len(frame) == size]
+        if len(reports) > most:
+            log("too-many", node=reply.metadata.src_node_id, reports=len(reports), most=most)
+        # What is no report, or more than a card's, has no place in the batch, which is bounded: it would cost the
+        # others theirs.
+        yield from framed(reports[:most])
         if not reader.is_complete:
             log("cut-short", node=reply.metadata.src_node_id)
 

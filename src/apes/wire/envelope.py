@@ -119,3 +119,8 @@ def parse(data: bytes, dimensions: int, levels: int) -> Envelope:
 def _header(binding: Binding, sender: bytes) -> bytes:
     bound = binding.run, binding.round, binding.terms, binding.announcement
     return _HEADER.pack(_MAGIC, VERSION, *bound, sender)
+
+
+def written_sender(data: bytes) -> bytes:
+    """Whom an envelope says that it is from, not checked; fewer bytes than a key's if it is too short to say."""
+    return data[_HEADER.size - SENDER_BYTES : _HEADER.size]

@@ -1,12 +1,11 @@
 """Announced rounds: what the shuffler takes as a round's announcement; one per round, for ever."""
 
-import sqlite3
-
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from apes.errors import ProtocolError
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
+from apes.shuffler.service.store import LedgerConflict
 from apes.wire.announcement import FIRST, Announcement, parse_announcement
 from apes.wire.release import receipt_of
 
@@ -33,7 +32,7 @@ class Announced:
             self.check_next(announcement)
             try:
                 self._ledger.announce(run, number, data)
-            except sqlite3.IntegrityError:
+            except LedgerConflict:
                 # Somebody came first; whether with the same is seen below.
                 pass
         if self.of(run, number) != announcement:

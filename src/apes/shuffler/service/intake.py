@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
 
 from apes.errors import ProtocolError
 from apes.mathematics.arrays import I64
@@ -37,6 +40,15 @@ class ReportRefusal(StrEnum):
     BUDGET = "budget"
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What was taken of one round from some of its senders, by another process. Can be pickled."""
+
+    counts: NDArray[Any]  # per coordinate and level, of as few bytes as will do
+    senders: set[bytes]
+    refused: Counter[str]
+
+
 class Intake:
     """Takes the sealed reports of one announced round, under a policy, with the key that opens them.
 
@@ -59,6 +71,22 @@ class Intake:
         """Take sealed reports; each counts, or is dropped and its reason counted."""
         reasons = map(self._consider, reports)
         self.refused.update(reason.value for reason in reasons if reason is not None)
+
+    def part(self) -> Part:
+        """What was taken so far, for another intake of the same round."""
+        self._count_waiting()
+        kind = np.uint16 if len(self.senders) < 2**16 else np.int64
+        return Part(self._counts.total().astype(kind), self.senders, self.refused)
+
+    def join(self, part: Part) -> None:
+        """Take over what was taken from other senders; counts are sums, so who counted which does not matter."""
+        if not self.senders.isdisjoint(part.senders):
+            raise ProtocolError("a part of a round holds senders who have counted already")
+        if (part.counts.sum(axis=1, dtype=np.int64) != len(part.senders)).any():
+            raise ProtocolError(f"counts of a part do not add up to its {len(part.senders)} senders")
+        self._counts.join(part.counts.astype(np.int64))
+        self.senders |= part.senders
+        self.refused += part.refused
 
     def counts(self) -> I64:
         """How often each level occurs in each coordinate. The caller has checked that the cohort is large enough."""

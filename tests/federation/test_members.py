@@ -1,0 +1,250 @@
+"""Members who come and go while the shuffler runs: a change is whole or not there, never in the middle of a round."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from parties import Shuffler, agreed, apes, honest, is_of, population
+
+from apes import Examples, Schedule
+from apes.errors import DataError
+from apes.federation.members import members
+from apes.federation.parties import Card, Consent, Servers, Task, admit, invite, join
+from apes.federation.trial.layout import Layout
+from apes.shuffler.service.policy import Policy
+from apes.storage.settings import read_settings, write_settings
+from apes.wire.frames import framed
+from apes.wire.release import Release
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("members")]
+
+
+@pytest.fixture(scope="module")
+def shuffler(small, tmp_path_factory):
+    party = Shuffler(tmp_path_factory.mktemp("m"), replace(small.policy, rounds=1000), small.shuffler)
+    party.start()
+    yield party
+    party.kill()
+    party.http.close()
+
+
+@pytest.fixture
+def policy(shuffler, small):
+    """The policy with everybody; it is in force before and after."""
+    whole = replace(small.policy, rounds=1000)
+    write_settings(shuffler.folder / "policy.json", whole)
+    yield whole
+    write_settings(shuffler.folder / "policy.json", whole)
+
+
+def put(shuffler, policy):
+    write_settings(shuffler.folder / "policy.json", policy)
+
+
+def released(shuffler, small):
+    """Who is in the release of a batch of all eight, and what was refused."""
+    number = shuffler.next_round()
+    release = Release.decode(shuffler.post(number, honest(small, number=number)).content)
+    (count,) = {int(total) for total in release.batch.counts.sum(axis=1)}
+    return count, release.refused
+
+
+def last(shuffler, name):
+    return [event for event in shuffler.events() if event["event"] == name][-1]
+
+
+def test_a_running_shuffler_takes_a_new_policy(shuffler, small, policy):
+    """Without a restart, for which today's needs one."""
+    pid = shuffler._process.pid
+    assert released(shuffler, small) == (8, {})
+    put(shuffler, replace(policy, senders=policy.senders[:6]))
+    assert released(shuffler, small) == (6, {"unregistered": 2})
+    assert last(shuffler, "policy")["senders"] == 6
+    put(shuffler, policy)
+    assert released(shuffler, small) == (8, {})
+    assert shuffler._process.pid == pid
+    assert shuffler._process.poll() is None
+
+
+def test_a_round_that_has_begun_goes_on_under_its_policy(shuffler, small, policy):
+    number = shuffler.next_round()
+    reports = honest(small, number=number)
+    begun = shuffler.begin_upload(number, b"".join(framed(reports[:4])))
+    # Somebody else asks, so that the new one is in force for whoever comes now.
+    assert shuffler.get(number).status_code == 404
+    put(shuffler, replace(policy, senders=policy.senders[:6]))
+    assert released(shuffler, small) == (6, {"unregistered": 2})
+    rest = b"".join(framed(reports[4:]))
+    with begun:
+        begun.sendall(rest + (1000 - len(rest) - 4).to_bytes(4, "little") + bytes(1000 - len(rest) - 4))
+        assert begun.recv(1 << 16).startswith(b"HTTP/1.1 200")
+    release = Release.decode(shuffler.get(number).content)
+    assert is_of(release, range(8))
+    assert release.refused == {"malformed": 1}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file, policy: file.write_text("{"),
+        lambda file, policy: file.write_bytes(b"\xff" * 100),
+        lambda file, policy: file.unlink(),
+        lambda file, policy: write_settings(file, replace(policy, smallest_cohort=4)),
+        lambda file, policy: write_settings(file, replace(policy, terms="00" * 32)),
+        lambda file, policy: file.write_text(json.dumps({"senders": []})),
+    ],
+    ids=["cut short", "no text", "gone", "another cohort", "other terms", "fields missing"],
+)
+def test_a_policy_that_cannot_be_taken_leaves_the_old_one_in_force(shuffler, small, policy, spoil):
+    assert released(shuffler, small) == (8, {})
+    before = len([event for event in shuffler.events() if event["event"] == "policy-kept"])
+    spoil(shuffler.folder / "policy.json", policy)
+    assert released(shuffler, small) == (8, {})
+    assert released(shuffler, small) == (8, {})
+    kept = [event for event in shuffler.events() if event["event"] == "policy-kept"]
+    assert len(kept) == before + 1
+    assert kept[-1]["senders"] == 8
+
+
+@pytest.fixture(scope="module")
+def cards(tmp_path_factory):
+    """A federation, and the cards of six devices with one user each."""
+    folder = tmp_path_factory.mktemp("org")
+    test = Examples(np.zeros((1, 4), np.float32), np.zeros(1, np.uint8))
+    invite(folder / "org", Task(agreed(), Schedule(), test), Servers(("here", 1), ("there", 2), 1))
+    everybody, found = population(), []
+    for number in range(6):
+        rows = slice(everybody["offsets"][number], everybody["offsets"][number + 1])
+        own = {"features": everybody["features"][rows], "labels": everybody["labels"][rows]}
+        own |= {"offsets": np.array([0, rows.stop - rows.start]), "budgets": np.array([0.5])}
+        join(folder / f"d{number}", folder / "org" / "invitation", own, Consent())
+        (card,) = (folder / f"d{number}").rglob("card.json")
+        found.append(card)
+    return folder / "org", found
+
+
+def senders(files):
+    return {sender for file in files for sender in read_settings(file, Card).senders}
+
+
+def in_force(org):
+    """Who may report, by the policy; fails unless the cards beside it say the same."""
+    policy = read_settings(Layout(org).shuffler / "policy.json", Policy)
+    kept = [sender for card in members(org, Card) for sender in card.senders]
+    assert list(policy.senders) == kept
+    return set(policy.senders)
+
+
+def nodes(org):
+    return {file.read_text() for file in (Layout(org).superlink / "nodes").iterdir()}
+
+
+def node_keys(files):
+    return {read_settings(file, Card).node for file in files}
+
+
+def test_cards_are_added_and_taken_back(cards):
+    org, files = cards
+    assert apes("federation", "admit", org, *files[:4])[0] == 0
+    assert in_force(org) == senders(files[:4])
+    code, said, _ = apes("federation", "admit", org, "--add", files[4], files[5], "--json")
+    assert (code, json.loads(said)["users"]) == (0, 6)
+    assert in_force(org) == senders(files)
+    assert nodes(org) == node_keys(files)
+    code, said, _ = apes("federation", "dismiss", org, files[0], files[4], "--json")
+    assert (code, json.loads(said)["users"]) == (0, 4)
+    assert in_force(org) == senders([*files[1:4], files[5]])
+    assert nodes(org) == node_keys([*files[1:4], files[5]])
+    # Either again changes nothing.
+    assert apes("federation", "dismiss", org, files[0])[0] == 0
+    assert apes("federation", "admit", org, "--add", files[1])[0] == 0
+    assert in_force(org) == senders([*files[1:4], files[5]])
+
+
+def test_a_change_that_the_terms_do_not_allow_changes_nothing(cards):
+    """Fewer than the smallest cohort of three."""
+    org, files = cards
+    admit(org, [read_settings(file, Card) for file in files[:4]])
+    code, _, errors = apes("federation", "dismiss", org, *files[:2])
+    assert code == 2
+    assert errors
+    assert in_force(org) == senders(files[:4])
+    assert nodes(org) == node_keys(files[:4])
+
+
+def test_a_card_with_anothers_node_is_not_added(cards, tmp_path):
+    org, files = cards
+    first, other = (read_settings(file, Card) for file in (files[0], files[5]))
+    admit(org, [read_settings(file, Card) for file in files[:4]])
+    write_settings(tmp_path / "card.json", replace(other, node=first.node))
+    code, _, errors = apes("federation", "admit", org, "--add", tmp_path / "card.json")
+    assert (code, "nodes of their own" in " ".join(errors.split())) == (2, True)
+    assert in_force(org) == senders(files[:4])
+
+
+def test_a_policy_that_nobody_admitted_has_no_cards(cards):
+    org, files = cards
+    policy = admit(org, [read_settings(file, Card) for file in files[:4]])
+    write_settings(Layout(org).shuffler / "policy.json", replace(policy, senders=policy.senders[:3]))
+    with pytest.raises(DataError, match="admit all cards again"):
+        members(org, Card)
+    assert apes("federation", "admit", org, *files[:4])[0] == 0
+    assert in_force(org) == senders(files[:4])
+
+
+# A real change, in a process that kills itself as it is about to replace its N-th file, or has just done it.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from apes.federation.parties import Card, admit_more, dismiss
+from apes.storage.settings import read_settings
+org, what, at, when, *files = sys.argv[1:]
+replace, done = os.replace, 0
+def counted(*places):
+    global done
+    done += 1
+    if (done, when) == (int(at), "before"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(*places)
+    if (done, when) == (int(at), "after"):
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = counted
+{"admit": admit_more, "dismiss": dismiss}[what](Path(org), [read_settings(Path(file), Card) for file in files])
+"""
+
+
+@pytest.mark.parametrize("what", ["admit", "dismiss"])
+@pytest.mark.parametrize(
+    ("at", "when", "is_new"),
+    [(1, "before", False), (1, "after", False), (2, "before", False), (2, "after", True), (4, "before", True)],
+)
+def test_killed_on_the_way_it_is_the_old_or_the_new(cards, what, at, when, is_new):
+    """The first file that is replaced is the cards', the second the policy's, then the nodes' keys."""
+    org, files = cards
+    few, many = files[:4], files
+    old, new = (few, many) if what == "admit" else (many, few)
+    admit(org, [read_settings(file, Card) for file in old])
+    arguments = [sys.executable, "-c", KILLED, org, what, str(at), when, *files[4:]]
+    died = subprocess.run(arguments, env=os.environ, capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert in_force(org) == senders(new if is_new else old)
+    # All nodes of the members who are in both are there at every moment.
+    assert nodes(org) >= node_keys(few)
+    # Once more, and it is done.
+    command = ["admit", org, "--add"] if what == "admit" else ["dismiss", org]
+    assert apes("federation", *command, *files[4:])[0] == 0
+    assert in_force(org) == senders(new)
+    assert nodes(org) == node_keys(new)
+    assert len(list((Layout(org).shuffler / "cards").iterdir())) == 1
+
+
+def test_a_policy_is_for_its_owner_alone(cards):
+    org, files = cards
+    admit(org, [read_settings(file, Card) for file in files])
+    kept = [Layout(org).shuffler / "policy.json", *(Layout(org).shuffler / "cards").iterdir()]
+    assert {file.stat().st_mode & 0o777 for file in kept} == {0o600}
