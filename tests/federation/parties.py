@@ -28,6 +28,7 @@ from apes.federation.keys import Authority, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
 from apes.federation.vault.folder import VaultSettings
+from apes.federation.vault.witness import new_witness
 from apes.shuffler.service.policy import Limits
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.database import read_database
@@ -237,8 +238,10 @@ class VaultProcess(Party):
         write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
         terms.write(folder / "terms.json")
         public = shuffler.public_key().public_bytes_raw().hex()
-        settings = VaultSettings(runs, public, **choices)
+        # Short: there are many questions, and only tests of time are about time.
+        settings = VaultSettings(runs, public, **{"answer_seconds": 0.01, "ledger_id": os.urandom(16).hex()} | choices)
         self.ledger = folder / settings.ledger
+        new_witness(folder / settings.witness)
         write_settings(folder / "vault.json", settings)
 
     def is_ready(self):

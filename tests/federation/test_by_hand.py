@@ -74,7 +74,7 @@ def test_from_the_invitation_to_the_model(invited):
         data = write_data(folder / f"data{number}.npz", number, budgets)
         device = folder / f"device{number}"
         joined = apes(
-            *("federation", "join", device, "--invitation", org / "invitation", "--data", data),
+            *("federation", "join", "--yes", device, "--invitation", org / "invitation", "--data", data),
             *("--node-port", ports[1 + number]),
         )
         assert joined[0] == 0, joined[2]
@@ -112,7 +112,7 @@ def is_up(port):
 def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path):
     data = write_data(tmp_path / "data.npz", 1, budgets, features)
     invitation = invited[0] / "org" / "invitation"
-    code, _, errors = apes("federation", "join", tmp_path / "d", "--invitation", invitation, "--data", data)
+    code, _, errors = apes("federation", "join", "--yes", tmp_path / "d", "--invitation", invitation, "--data", data)
     assert code == 2
     assert said in errors
     assert not (tmp_path / "d").exists()
@@ -120,7 +120,7 @@ def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path
 
 def test_who_joins_may_set_a_limit_for_life(invited, tmp_path):
     data, invitation = write_data(tmp_path / "data.npz", 1, [1.0]), invited[0] / "org" / "invitation"
-    joining = ["federation", "join", tmp_path / "d", "--invitation", invitation, "--data", data]
+    joining = ["federation", "join", "--yes", tmp_path / "d", "--invitation", invitation, "--data", data]
     code, _, errors = apes(*joining, "--lifetime-epsilon", 0)
     assert (code, "lifetime_epsilon must be in (0, inf)" in errors) == (2, True)
     assert not (tmp_path / "d").exists()
@@ -135,7 +135,9 @@ def test_too_few_cards_are_not_admitted(invited, tmp_path):
     folder = invited[0]
     data = write_data(tmp_path / "data.npz", 1, [1.0])
     assert (
-        apes("federation", "join", tmp_path / "d", "--invitation", folder / "org" / "invitation", "--data", data)[0]
+        apes(
+            "federation", "join", "--yes", tmp_path / "d", "--invitation", folder / "org" / "invitation", "--data", data
+        )[0]
         == 0
     )
     code, _, errors = apes("federation", "admit", folder / "org", tmp_path / "d" / "card.json")

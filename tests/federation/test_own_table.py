@@ -103,7 +103,7 @@ def test_five_devices_encode_as_one_table(invitation, tmp_path):
     for device, (part, order) in enumerate(zip(parts, orders, strict=True)):
         table, folder = write_table(tmp_path / f"{device}.csv", part, order), tmp_path / f"d{device}"
         columns = "--user-column", "person", "--budget-column", "privacy"
-        answer = told("federation", "join", folder, "--invitation", invitation, "--data", table, *columns)
+        answer = told("federation", "join", "--yes", folder, "--invitation", invitation, "--data", table, *columns)
         assert answer["table"]["rows"] == len(part)
         alone = whole(part)
         own = alone.block(0, alone.budgets.size)
@@ -123,7 +123,7 @@ def test_five_devices_encode_as_one_table(invitation, tmp_path):
 def test_one_persons_table_needs_no_column_of_persons(invitation, tmp_path):
     rows = [row for row in rows_of(range(12), seed=1) if row[0] == "p03"]
     table = write_table(tmp_path / "mine.csv", rows, ["diagnosis", "city", "height", "age"])
-    told("federation", "join", tmp_path / "d", "--invitation", invitation, "--data", table, "--budget", 0.5)
+    told("federation", "join", "--yes", tmp_path / "d", "--invitation", invitation, "--data", table, "--budget", 0.5)
     stored = read_arrays(tmp_path / "d" / "data.npz", ("features", "offsets", "budgets"))
     assert stored["features"].tobytes() == whole(rows).block(0, 1).features.tobytes()
     assert (stored["offsets"].tolist(), stored["budgets"].tolist()) == ([0, len(rows)], [0.5])
@@ -149,7 +149,7 @@ def test_a_table_that_does_not_fit_cannot_join(invitation, tmp_path, change, col
     first = list((dict(zip(HEADER, first, strict=True)) | change).values())
     table = write_table(tmp_path / "mine.csv", [first, *rest])
     code, _, errors = apes(
-        *("federation", "join", tmp_path / "d", "--invitation", invitation, "--data", table),
+        *("federation", "join", "--yes", tmp_path / "d", "--invitation", invitation, "--data", table),
         *("--user-column", "person", *columns),
     )
     assert code == 2
@@ -160,7 +160,7 @@ def test_a_table_that_does_not_fit_cannot_join(invitation, tmp_path, change, col
 def test_columns_that_are_missing(invitation, tmp_path):
     table = write_table(tmp_path / "mine.csv", rows_of(range(4)), ["person", "age", "city", "diagnosis"])
     code, _, errors = apes(
-        *("federation", "join", tmp_path / "d", "--invitation", invitation, "--data", table),
+        *("federation", "join", "--yes", tmp_path / "d", "--invitation", invitation, "--data", table),
         *("--user-column", "person", "--budget", 0.5),
     )
     assert code == 2
@@ -177,7 +177,7 @@ def test_real_valued_labels(tmp_path):
     assert terms.model == LinearRegression(1)
     table = write_table(tmp_path / "mine.csv", rows_of(range(4)))
     mine = "--data", table, "--user-column", "person", "--budget", 0.5
-    told("federation", "join", tmp_path / "d", "--invitation", tmp_path / "org" / "invitation", *mine)
+    told("federation", "join", "--yes", tmp_path / "d", "--invitation", tmp_path / "org" / "invitation", *mine)
     stored = read_arrays(tmp_path / "d" / "data.npz", ("labels",))["labels"]
     assert stored.dtype == np.float32
     assert np.abs(stored).max() <= 1
@@ -208,7 +208,7 @@ def test_what_does_nothing_is_refused(tmp_path, command, options, said):
 
 def test_whoever_has_no_table_names_no_columns(tmp_path, small, images_only):
     code, _, errors = apes(
-        *("federation", "join", tmp_path / "d", "--invitation", images_only),
+        *("federation", "join", "--yes", tmp_path / "d", "--invitation", images_only),
         *("--data", tmp_path / "x.npz", "--budget", 1),
     )
     assert code == 2

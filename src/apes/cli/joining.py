@@ -88,7 +88,7 @@ def invite_command(
     as_json: shared.Json = False,
 ) -> None:
     """Make the folders of shuffler, SuperLink and analyzer, and an invitation, for a federation on several hosts."""
-    from apes.federation.parties import Servers, invite, new_folder
+    from apes.federation.parties import Servers, invite, new_folder, read_invitation
     from apes.federation.trial.setup import task_of
     from apes.shuffler.service.policy import Limits
 
@@ -102,7 +102,8 @@ def invite_command(
     with new_folder(folder) as part:
         invitation = invite(part, task, servers)
     said = {"folder": str(folder), "run": invitation.run, "model": model, "terms": task.terms.digest}
-    shared.tell(said, as_json, f"hand out {folder / 'invitation'}")
+    said["fingerprint"] = own = read_invitation(folder / "invitation")[1]["invitation"]
+    shared.tell(said, as_json, f"hand out {folder / 'invitation'}, and by another channel its fingerprint: {own}")
 
 
 # parameters: one per option, as typer wants it.
@@ -122,18 +123,35 @@ def join_command(
         float | None, typer.Option(help="Largest central epsilon of a user over all runs and federations.")
     ] = None,
     lifetime_delta: Annotated[float, typer.Option(help="Delta that it holds up to.")] = 1e-6,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="The invitation's, as you were told it: with another one nobody joins.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Join without being asked.")] = False,
     as_json: shared.Json = False,
 ) -> None:
-    """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
-    from apes.federation.parties import CARD, Consent, join, new_folder
-    from apes.federation.terms import FederationTerms
+    """Show what joining means and ask; then make the folder of a device or silo, with keys of its own.
+
+    Its card.json goes to whoever invited.
+    """
+    from apes.cli.offers import ask
+    from apes.federation.fingerprints import check_fingerprint
+    from apes.federation.offer import offer_of
+    from apes.federation.parties import CARD, Consent, join, new_folder, read_invitation
     from apes.federation.vault.lifetime import Lifetime
 
-    schema = FederationTerms.read(invitation / "terms.json").schema
+    terms, prints = read_invitation(invitation)
+    if fingerprint is not None:
+        check_fingerprint(fingerprint, prints["invitation"])
     whose = {"user_column": user_column, "budget_column": budget_column, "budget": budget}
-    arrays, facts = _own_rows(data, schema, whose)
+    arrays, facts = _own_rows(data, terms.schema, whose)
+    lifetime = Lifetime(lifetime_epsilon, lifetime_delta)
+    with display.working() as say:
+        say("certifying what is offered")
+        offer = offer_of(terms, arrays["budgets"], lifetime, prints)
+    ask(offer, yes)
+    facts["offer"] = asdict(offer)
     with new_folder(folder) as part:
-        card = join(part, invitation, arrays, Consent(model, Lifetime(lifetime_epsilon, lifetime_delta), node_port))
+        card = join(part, invitation, arrays, Consent(model, lifetime, node_port))
     runs = "a model that is built in" if model is None else model
     text = f"{len(card.senders)} users train {runs}; hand over {folder / CARD}"
     shared.tell({"folder": str(folder), "model": model, **facts, **asdict(card)}, as_json, text)

@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from apes.errors import ParameterError
 from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
+from apes.federation.fingerprints import fingerprints
 from apes.federation.keys import Authority, node_key, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
 from apes.federation.vault.folder import VAULT, VaultSettings, check_vault
 from apes.federation.vault.lifetime import Lifetime
+from apes.federation.vault.witness import ID_BYTES, new_witness
 from apes.population import Examples
 from apes.shuffler.service.policy import Policy
 from apes.shuffler.service.server import ShufflerSettings
@@ -66,6 +68,13 @@ class Servers:
     nodes: int
     round_seconds: float = 600.0
     keep_sealed: bool = False
+
+
+def read_invitation(folder: Path) -> tuple[FederationTerms, dict[str, str]]:
+    """The terms of an invitation, and the fingerprints of all that it names."""
+    invitation = read_settings(folder / _INVITATION, Invitation)
+    terms = FederationTerms.read(folder / "terms.json")
+    return terms, fingerprints(invitation, terms.digest, folder / "authority.pem")
 
 
 @contextmanager
@@ -158,8 +167,10 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
         lifetime_epsilon=lifetime.epsilon,
         lifetime_delta=lifetime.delta,
         model=consent.model,
+        ledger_id=secrets.token_hex(ID_BYTES),
     )
     write_settings(folder / VAULT, settings)
+    new_witness(folder / settings.witness)
     # What the vault will read has to be right now, while somebody is looking.
     check_vault(folder / VAULT)
     write_bytes(folder / "authority.pem", (invitation_folder / "authority.pem").read_bytes())

@@ -66,14 +66,12 @@ class Relay:
                 self._wait_for_nodes()
 
     def _run_round(self) -> None:
-        began, slowest, number = time.perf_counter(), 0.0, self._analyzer.number
+        began, number = time.perf_counter(), self._analyzer.number
         self._refusals.clear()
         size = envelope_size(self._analyzer.terms.dimensions, self._analyzer.terms.levels)
 
         def write(file: BinaryIO) -> None:
-            nonlocal slowest
             for reply in self._replies():
-                slowest = max(slowest, _vault_seconds(reply))
                 file.writelines(self._sealed(reply, size))
 
         write_whole(self._analyzer.batch, write)
@@ -86,8 +84,8 @@ class Relay:
         if self._analyzer.is_done and self._analyzer.number == number:
             log("target-reached", round=number)
             return
-        # Where a round's time went: in vaults, in Flower, in shuffler and analyzer.
-        times = {"round": number, "collect": collected, "slowest_vault": slowest}
+        # Where a round's time went: in vaults and Flower, in shuffler and analyzer.
+        times = {"round": number, "collect": collected}
         times["shuffle_and_step"] = time.perf_counter() - began - collected
         with (self._analyzer.folder / "times.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(times) + "\n")
@@ -162,9 +160,3 @@ class Relay:
         if any(reason in self._refusals for reason in _FOR_GOOD):
             why += ": their owners agreed to other terms, perhaps to another model, than the analyzer's"
         return f"round {number} found too few reports {times} times; {why}"
-
-
-def _vault_seconds(reply: Message) -> float:
-    timing = reply.content.metric_records.get("timing")
-    value = 0.0 if timing is None else timing.get("vault_seconds", 0.0)
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -98,7 +98,7 @@ class Vault:
                     with self.ledger.transaction():
                         answer = self._draw(request)
                 return answer
-            except sqlite3.Error:
+            except (sqlite3.Error, OSError):
                 raise VaultRefused(VaultRefusal.LEDGER) from None
 
     def _draw(self, request: Request) -> bytes:
