@@ -21,6 +21,7 @@ from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.fingerprints import fingerprints
 from apes.federation.keys import Authority, node_key, write_secret
+from apes.federation.renewal import AUTHORITY_KEY, PAIR, write_pair
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
@@ -106,16 +107,15 @@ def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
     layout, authority, opener = Layout(folder), Authority(), X25519PrivateKey.generate()
     token, run = secrets.token_urlsafe(32).encode(), secrets.token_hex(RUN_BYTES)
     for owner, (host, _) in ((layout.shuffler, servers.shuffler), (layout.superlink, servers.superlink)):
-        certificate, key = authority.issue(host)
-        write_bytes(owner / "tls.pem", certificate)
-        write_secret(owner / "tls.key", key)
+        write_pair(owner / PAIR, authority, host)
+    write_secret(layout.folder / AUTHORITY_KEY, authority.key())
     for trusting in (layout.analyzer, layout.superlink, layout.invitation):
         write_bytes(trusting / "authority.pem", authority.certificate())
     for owner in (layout.shuffler, layout.analyzer):
         write_secret(owner / "token", token)
     write_server_scripts(layout.folder, servers.superlink)
     write_secret(layout.shuffler / "shuffler.key", opener.private_bytes_raw())
-    write_settings(layout.shuffler / "shuffler.json", ShufflerSettings(*servers.shuffler))
+    write_settings(layout.shuffler / "shuffler.json", ShufflerSettings(*servers.shuffler, certificate_key=PAIR))
     shutil.copytree(_APP, layout.analyzer / "app", ignore=shutil.ignore_patterns("__pycache__"))
     url, link = (f"{host}:{port}" for host, port in (servers.shuffler, servers.superlink))
     waits = servers.nodes, servers.round_seconds

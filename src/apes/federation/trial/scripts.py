@@ -25,7 +25,7 @@ exec flwr "$@"
 """
 # TLS, and only nodes whose keys are registered.
 _SUPERLINK = r"""exec flower-superlink --host {host} --port {port} \
-  --ssl-certfile tls.pem --ssl-keyfile tls.key --ssl-ca-certfile "$PWD/authority.pem" \
+  --ssl-certfile tls.pem --ssl-keyfile tls.pem --ssl-ca-certfile "$PWD/authority.pem" \
   --enable-supernode-auth --database state.db \
   --isolation subprocess --disable-runtime-dependency-installation
 """

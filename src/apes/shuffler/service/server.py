@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from apes.checks import whole
 from apes.errors import DataError
+from apes.shuffler.service.certificate import follow_files
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.policy import Policy
 from apes.shuffler.service.rounds import RequestRefused, Rounds
@@ -52,7 +53,7 @@ def run_shuffler(file: Path) -> None:
     ledger = ShufflerLedger(folder / settings.ledger)
     take_over_logging()
     log("serving", host=settings.host, port=settings.port, senders=len(policy.senders))
-    uvicorn.run(
+    config = uvicorn.Config(
         create_app(Rounds(policy, key, ledger), token),
         host=settings.host,
         port=settings.port,
@@ -63,6 +64,10 @@ def run_shuffler(file: Path) -> None:
         access_log=False,
         server_header=False,
     )
+    config.load()
+    if config.ssl is not None:
+        follow_files(config.ssl, folder / settings.certificate, folder / settings.certificate_key)
+    uvicorn.Server(config).run()
     ledger.close()
 
 
