@@ -116,19 +116,8 @@ def test_what_lies_where_the_process_runs_is_not_installed(tmp_path, monkeypatch
 def test_nor_in_a_process_of_its_own(invitation, data, tmp_path):
     """A folder with a module of the right name, in which the command is run."""
     here = write_package(tmp_path / "here", "tiny_models", PACKAGE)
-    command = [
-        sys.executable,
-        "-m",
-        "apes",
-        "federation",
-        "join",
-        "--yes",
-        "d",
-        "--invitation",
-        invitation,
-        "--data",
-        data,
-    ]
+    joining = ["federation", "join", "d", "--yes", "--invitation", invitation, "--data", data]
+    command = [sys.executable, "-m", "apes", *joining]
     done = subprocess.run([*command, "--model", MAKE], cwd=here, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert "tiny_models:make must be installed" in done.stderr

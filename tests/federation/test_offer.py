@@ -186,3 +186,21 @@ def test_somebody_at_a_terminal_is_asked(invited, tmp_path, said, code):
     assert "Join?" in done.stderr
     assert (tmp_path / "d").exists() == (code == 0)
     assert ("nothing was made" in done.stderr) == (code == 1)
+
+
+def test_train_and_account_call_an_epsilon_what_it_is(tmp_path):
+    """Finding 7 of the attack: a run ended at epsilon 402 without a word about it."""
+    few = ("--users", 20, "--rounds", 1, "--budgets", "constant:1", "--json")
+    code, output, errors = apes("train", "--preset", "paper", "--out", tmp_path / "run", *few)
+    assert code == 0, errors
+    words = "this protects nobody; aim for 1 to 3"
+    assert json.loads(output)["certified"]["meaning"] == words
+    assert words in " ".join(errors.split())
+    code, output, _ = apes("account", "--run", tmp_path / "run")
+    assert code == 0
+    assert words in output
+    for dimensions, said in ((7850, words), (1, "protection")):
+        code, output, errors = apes("account", *few, "--dimensions", dimensions)
+        assert code == 0
+        assert said in json.loads(output)["meaning"]
+        assert json.loads(output)["meaning"] in " ".join(errors.split())

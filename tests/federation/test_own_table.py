@@ -20,8 +20,9 @@ from own_tables import (
 from parties import apes
 from trials import told
 
-from apes import LinearRegression, LogisticRegression, People
+from apes import Examples, LinearRegression, LogisticRegression, People, Schedule
 from apes.errors import DataError
+from apes.federation.parties import Servers, Task, invite
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.vault.folder import read_vault
@@ -217,9 +218,9 @@ def test_whoever_has_no_table_names_no_columns(tmp_path, small, images_only):
 
 @pytest.fixture
 def images_only(tmp_path, small):
-    (tmp_path / "invitation").mkdir()
-    small.terms.write(tmp_path / "invitation" / "terms.json")
-    return tmp_path / "invitation"
+    examples = Examples(np.zeros((1, 4), np.float32), np.zeros(1, np.uint8))
+    invite(tmp_path / "org", Task(small.terms, Schedule(), examples), Servers(("h", 1), ("h", 2), 1))
+    return tmp_path / "org" / "invitation"
 
 
 def test_a_trial_on_a_table(tmp_path):

@@ -133,23 +133,15 @@ def join_command(
 
     Its card.json goes to whoever invited.
     """
-    from apes.cli.offers import ask
-    from apes.federation.fingerprints import check_fingerprint
-    from apes.federation.offer import offer_of
+    from apes.cli.offers import Invited, ask, check_invited
     from apes.federation.parties import CARD, Consent, join, new_folder, read_invitation
     from apes.federation.vault.lifetime import Lifetime
 
-    terms, prints = read_invitation(invitation)
-    if fingerprint is not None:
-        check_fingerprint(fingerprint, prints["invitation"])
+    (terms, prints), lifetime = read_invitation(invitation), Lifetime(lifetime_epsilon, lifetime_delta)
+    invited = check_invited(Invited(terms, lifetime, prints), model, fingerprint)
     whose = {"user_column": user_column, "budget_column": budget_column, "budget": budget}
     arrays, facts = _own_rows(data, terms.schema, whose)
-    lifetime = Lifetime(lifetime_epsilon, lifetime_delta)
-    with display.working() as say:
-        say("certifying what is offered")
-        offer = offer_of(terms, arrays["budgets"], lifetime, prints)
-    ask(offer, yes)
-    facts["offer"] = asdict(offer)
+    facts["offer"] = asdict(ask(invited, arrays["budgets"], yes))
     with new_folder(folder) as part:
         card = join(part, invitation, arrays, Consent(model, lifetime, node_port))
     runs = "a model that is built in" if model is None else model

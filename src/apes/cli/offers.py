@@ -1,34 +1,61 @@
 """What `join` shows before anything is made, and the question whether to go on."""
 
 import sys
+from dataclasses import dataclass
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from apes.accounting.words import judged
-from apes.cli.display import console
+from apes.cli.display import console, working
 from apes.errors import ParameterError
-from apes.federation.offer import Offer
+from apes.federation.agreed_model import check_own
+from apes.federation.fingerprints import check_fingerprint
+from apes.federation.offer import Offer, offer_of
+from apes.federation.terms import FederationTerms
+from apes.federation.vault.lifetime import Lifetime
+from apes.mathematics.arrays import F64
 
 _COLUMNS_SHOWN = 12
 
 
-def ask(offer: Offer, yes: bool) -> None:
-    """Show what is offered and ask whether to accept it; ``yes`` if that was said beforehand.
+@dataclass(frozen=True)
+class Invited:
+    """What somebody wants to join, before their data is looked at."""
+
+    terms: FederationTerms
+    lifetime: Lifetime
+    fingerprints: dict[str, str]
+
+
+def check_invited(invited: Invited, model: str | None, fingerprint: str | None) -> Invited:
+    """Refuse an invitation that is not the one that was told, or a model that is not the one that was named."""
+    if fingerprint is not None:
+        check_fingerprint(fingerprint, invited.fingerprints["invitation"])
+    check_own(invited.terms.model, model)
+    return invited
+
+
+def ask(invited: Invited, budgets: F64, yes: bool) -> Offer:
+    """Show what is offered to people with these budgets, ask whether to accept it, and return it.
 
     Raises:
-        ParameterError: If nobody can be asked.
+        ParameterError: If nobody can be asked, unless ``yes`` was said beforehand.
         typer.Exit: With code 1, if the answer is no.
     """
+    with working() as say:
+        say("certifying what is offered")
+        offer = offer_of(invited.terms, budgets, invited.lifetime, invited.fingerprints)
     show(offer)
     if yes:
-        return
+        return offer
     if not sys.stdin.isatty():
         raise ParameterError("yes must be given where nobody can be asked: read the above, then add --yes")
     if not typer.confirm("Join?", default=False, err=True):
         typer.echo("apes: nothing was made", err=True)
         raise typer.Exit(1)
+    return offer
 
 
 def show(offer: Offer) -> None:
