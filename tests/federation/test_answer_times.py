@@ -7,7 +7,9 @@ by a vault whose answers take one millisecond more. Answers that were not ready 
 other things, go out a multiple later, which is no promise of ours (docs/federation.md): they are left out.
 """
 
+import contextlib
 import io
+import os
 import socket
 import tempfile
 import time
@@ -29,7 +31,7 @@ pytestmark = pytest.mark.slow
 FALSE_ALARM = 1e-6
 SECONDS = 0.1
 KINDS = [(budget, rows) for budget in (0.05, 1.0) for rows in (1, 64)]
-MODEL = LogisticRegression(784, 10, FedProx(epochs=40))
+MODEL = LogisticRegression(784, 10, FedProx(epochs=100))
 TERMS = FederationTerms(Terms(rounds=100_000, levels=256, delta=1e-3), MODEL, Limits(0.05, 1.0, 3))
 
 
@@ -41,14 +43,23 @@ def vault_of(folder, small, budget, rows, seconds):
     np.savez(archive, offsets=np.array([0, rows]), budgets=[budget], allowances=[np.inf], **arrays)
     write_bytes(folder / "data.npz", archive.getvalue(), 0o600)
     vault.start()
+    for thread in Path(f"/proc/{vault._process.pid}/task").iterdir():
+        goes_first(int(thread.name))
     return vault
+
+
+def goes_first(thread=0):
+    """Have a thread, and what it starts, go before all others, where that is allowed."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
 
 
 @pytest.fixture
 def vaults(small):
     """Make vaults by kind; they are killed in the end.
 
-    Their folders are in memory, where there is any: the time that a disk takes would only hide what is looked for.
+    Their folders are in memory, where there is any, and they go before other processes, where that is allowed: the
+    time that a disk or other work takes would only hide what is looked for.
     """
     made, memory = [], Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.exists() else None) as folder:
@@ -76,7 +87,7 @@ def seconds_of(vault, request):
     return seconds
 
 
-def times_of(vaults, answers):
+def times_of(vaults, answers, pause=0.02):
     """Times of so many fresh answers of each vault; the first, which compiles, does not count.
 
     All are asked side by side, at times that have nothing to do with one another: whatever else the machine does
@@ -84,9 +95,10 @@ def times_of(vaults, answers):
     """
 
     def series(which):
+        goes_first()
         rng, vault, times = np.random.default_rng(which), vaults[which], []
         for number in range(1, answers + 2):
-            time.sleep(rng.uniform(0, 0.02))
+            time.sleep(rng.uniform(0, pause))
             times.append(seconds_of(vault, vault.request(number)))
         return times[1:]
 
@@ -126,9 +138,10 @@ def test_neither_budgets_nor_rows_show_in_the_time_of_an_answer(vaults):
 
 def test_without_the_padding_both_show(vaults):
     """The same test on answers that go out when they are made."""
-    times = times_of([vaults(kind, 1e-6) for kind in KINDS], 500)
+    times = times_of([vaults(kind, 1e-6) for kind in KINDS], 400, 0.06)
     assert is_told_apart(*by_budget(times))
-    assert is_told_apart(*by_rows(times))
+    # Of one budget: the difference between budgets would hide it.
+    assert is_told_apart(times[0], times[1])
 
 
 def test_repeated_and_refused_answers_take_their_time_too(vaults):
