@@ -43,7 +43,8 @@ def vault_of(folder, small, budget, rows, seconds):
     np.savez(archive, offsets=np.array([0, rows]), budgets=[budget], allowances=[np.inf], **arrays)
     write_bytes(folder / "data.npz", archive.getvalue(), 0o600)
     vault.start()
-    for thread in Path(f"/proc/{vault._process.pid}/task").iterdir():
+    # With the padding off, who waits would keep who works from working.
+    for thread in Path(f"/proc/{vault._process.pid}/task").iterdir() if seconds >= SECONDS else ():
         goes_first(int(thread.name))
     return vault
 
@@ -138,7 +139,7 @@ def test_neither_budgets_nor_rows_show_in_the_time_of_an_answer(vaults):
 
 def test_without_the_padding_both_show(vaults):
     """The same test on answers that go out when they are made."""
-    times = times_of([vaults(kind, 1e-6) for kind in KINDS], 400, 0.06)
+    times = times_of([vaults(kind, 1e-6) for kind in KINDS], 500, 0.02)
     assert is_told_apart(*by_budget(times))
     # Of one budget: the difference between budgets would hide it.
     assert is_told_apart(times[0], times[1])
