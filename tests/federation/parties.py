@@ -31,6 +31,7 @@ from apes.federation.keys import Authority, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
 from apes.federation.vault.folder import VaultSettings
+from apes.federation.vault.witness import new_witness
 from apes.shuffler.service.policy import Limits
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.database import read_database
@@ -286,9 +287,11 @@ class VaultProcess(Party):
         write_secret(folder / "data.npz", archive.getvalue())
         write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
         terms.write(folder / "terms.json")
-        chosen = {"socket": "vault.sock", "one_account": True, **choices}
-        settings = VaultSettings(runs, public(shuffler), public(ANALYZER), **chosen)
+        # Short: there are many questions, and only tests of time are about time.
+        own = {"socket": "vault.sock", "one_account": True, "answer_seconds": 0.01, "ledger_id": os.urandom(16).hex()}
+        settings = VaultSettings(runs, public(shuffler), public(ANALYZER), **own | choices)
         self.ledger = folder / settings.ledger
+        new_witness(folder / settings.witness)
         write_settings(folder / "vault.json", settings)
 
     def is_ready(self):

@@ -148,7 +148,8 @@ def device(open_folder, python):
     np.savez(data, **rows, budgets=np.ones(2))
     data.chmod(0o600)
     accounts = ["--vault-account", VAULT, "--courier-account", COURIER]
-    code, _, errors = apes("federation", "join", home, "--invitation", org / "invitation", "--data", data, *accounts)
+    given = "--yes", "--invitation", org / "invitation", "--data", data, *accounts
+    code, _, errors = apes("federation", "join", home, *given)
     assert code == 0, errors
     assert apes("federation", "admit", org, home / "card.json")[0] == 0
     with contextlib.ExitStack() as stack:
@@ -295,10 +296,10 @@ def test_a_hostile_app_of_the_organisers_finds_nothing_of_a_user(device, open_fo
     assert done.returncode == 0, done.stdout + done.stderr
     wait_for(out.exists)
     loot = set(json.loads(out.read_text()))
-    assert {"org/superlink/tls.key", "org/superlink/superlink.json"} <= loot
+    assert {"org/superlink/tls.pem", "org/superlink/superlink.json"} <= loot
     names = ("data.npz", "keys.bin", "ledger.sqlite", "vault.json", "node.key", "token", "shuffler.key")
     assert not [name for name in loot if name.endswith(names)]
-    assert [name for name in loot if name.endswith("tls.key")] == ["org/superlink/tls.key"]
+    assert [name for name in loot if name.endswith("tls.pem")] == ["org/superlink/tls.pem"]
     assert {name for name in loot if name.startswith("device/")} <= {f"device/{name}" for name in PUBLIC}
     assert not (out.parent / "mark").exists()
 

@@ -73,7 +73,9 @@ def test_from_the_invitation_to_the_model(invited):
     for number, budgets in enumerate(([0.5], [1.0, 2.0]), 1):
         data = write_data(folder / f"data{number}.npz", number, budgets)
         device = folder / f"device{number}"
-        joined = apes("federation", "join", "--one-account", device, "--invitation", org / "invitation", "--data", data)
+        joined = apes(
+            "federation", "join", "--yes", "--one-account", device, "--invitation", org / "invitation", "--data", data
+        )
         assert joined[0] == 0, joined[2]
         devices.append(device)
     assert apes("federation", "admit", org, *(device / "card.json" for device in devices))[0] == 0
@@ -110,7 +112,7 @@ def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path
     data = write_data(tmp_path / "data.npz", 1, budgets, features)
     invitation = invited[0] / "org" / "invitation"
     code, _, errors = apes(
-        "federation", "join", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", data
+        "federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", data
     )
     assert code == 2
     assert said in errors
@@ -119,7 +121,17 @@ def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path
 
 def test_who_joins_may_set_a_limit_for_life(invited, tmp_path):
     data, invitation = write_data(tmp_path / "data.npz", 1, [1.0]), invited[0] / "org" / "invitation"
-    joining = ["federation", "join", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", data]
+    joining = [
+        "federation",
+        "join",
+        "--yes",
+        "--one-account",
+        tmp_path / "d",
+        "--invitation",
+        invitation,
+        "--data",
+        data,
+    ]
     code, _, errors = apes(*joining, "--lifetime-epsilon", 0)
     assert (code, "lifetime_epsilon must be in (0, inf)" in errors) == (2, True)
     assert not (tmp_path / "d").exists()
@@ -137,6 +149,7 @@ def test_too_few_cards_are_not_admitted(invited, tmp_path):
         apes(
             "federation",
             "join",
+            "--yes",
             "--one-account",
             tmp_path / "d",
             "--invitation",

@@ -60,7 +60,9 @@ def data(tmp_path):
 
 
 def join(folder, invitation, data, *more):
-    return apes("federation", "join", "--one-account", folder, "--invitation", invitation, "--data", data, *more)
+    return apes(
+        "federation", "join", "--yes", "--one-account", folder, "--invitation", invitation, "--data", data, *more
+    )
 
 
 def test_a_model_is_named_by_the_hash_of_its_digest(package):
@@ -122,6 +124,7 @@ def test_nor_in_a_process_of_its_own(invitation, data, tmp_path):
         "apes",
         "federation",
         "join",
+        "--yes",
         "--one-account",
         "d",
         "--invitation",

@@ -53,7 +53,8 @@ def people(first, count):
 def joined(invitation, tmp_path, first=0, count=4):
     np.savez(tmp_path / "data.npz", **people(first, count))
     device = tmp_path / "device"
-    return device, apes("federation", "join", device, "--invitation", invitation, "--data", tmp_path / "data.npz")
+    given = "--yes", "--one-account", "--invitation", invitation, "--data", tmp_path / "data.npz"
+    return device, apes("federation", "join", device, *given)
 
 
 def test_an_honest_invitation_is_joined_and_shows_its_fingerprint(invitation, tmp_path):
@@ -62,7 +63,7 @@ def test_an_honest_invitation_is_joined_and_shows_its_fingerprint(invitation, tm
     fingerprint = read_invitation(invitation)[0].fingerprint
     assert re.fullmatch("([0-9a-f]{4} ){7}[0-9a-f]{4}", fingerprint)
     assert fingerprint in " ".join(output.split())
-    settings = json.loads((device / "vault.json").read_text())
+    settings = json.loads((device / "vault" / "vault.json").read_text())
     signed = json.loads((invitation / "invitation.json").read_text())
     assert (settings["shuffler_key"], settings["analyzer_key"]) == (signed["shuffler_key"], signed["analyzer_key"])
 

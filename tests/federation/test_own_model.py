@@ -66,7 +66,7 @@ def invited(package, tmp_path_factory):
         table, home = write_table(folder / f"{device}.csv", own), layout.device(device)
         columns = "--user-column", "person", "--budget-column", "privacy", "--model", MAKE
         joined = "--invitation", layout.invitation, "--data", table
-        told("federation", "join", "--one-account", home, *joined, *columns)
+        told("federation", "join", "--yes", "--one-account", home, *joined, *columns)
         cards.append(home / "card.json")
     told("federation", "admit", org, *cards)
     change(layout.analyzer / "analyzer.json", keep_sealed=True)

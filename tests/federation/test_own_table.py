@@ -20,8 +20,9 @@ from own_tables import (
 from parties import apes
 from trials import told
 
-from apes import LinearRegression, LogisticRegression, People
+from apes import Examples, LinearRegression, LogisticRegression, People, Schedule
 from apes.errors import DataError
+from apes.federation.parties import Servers, Task, invite
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.vault.folder import read_vault
@@ -104,7 +105,16 @@ def test_five_devices_encode_as_one_table(invitation, tmp_path):
         table, folder = write_table(tmp_path / f"{device}.csv", part, order), tmp_path / f"d{device}"
         columns = "--user-column", "person", "--budget-column", "privacy"
         answer = told(
-            "federation", "join", "--one-account", folder, "--invitation", invitation, "--data", table, *columns
+            "federation",
+            "join",
+            "--yes",
+            "--one-account",
+            folder,
+            "--invitation",
+            invitation,
+            "--data",
+            table,
+            *columns,
         )
         assert answer["table"]["rows"] == len(part)
         alone = whole(part)
@@ -128,6 +138,7 @@ def test_one_persons_table_needs_no_column_of_persons(invitation, tmp_path):
     told(
         "federation",
         "join",
+        "--yes",
         "--one-account",
         tmp_path / "d",
         "--invitation",
@@ -162,7 +173,7 @@ def test_a_table_that_does_not_fit_cannot_join(invitation, tmp_path, change, col
     first = list((dict(zip(HEADER, first, strict=True)) | change).values())
     table = write_table(tmp_path / "mine.csv", [first, *rest])
     code, _, errors = apes(
-        *("federation", "join", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", table),
+        *("federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", table),
         *("--user-column", "person", *columns),
     )
     assert code == 2
@@ -173,7 +184,7 @@ def test_a_table_that_does_not_fit_cannot_join(invitation, tmp_path, change, col
 def test_columns_that_are_missing(invitation, tmp_path):
     table = write_table(tmp_path / "mine.csv", rows_of(range(4)), ["person", "age", "city", "diagnosis"])
     code, _, errors = apes(
-        *("federation", "join", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", table),
+        *("federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", table),
         *("--user-column", "person", "--budget", 0.5),
     )
     assert code == 2
@@ -190,7 +201,16 @@ def test_real_valued_labels(tmp_path):
     assert terms.model == LinearRegression(1)
     table = write_table(tmp_path / "mine.csv", rows_of(range(4)))
     mine = "--data", table, "--user-column", "person", "--budget", 0.5
-    told("federation", "join", "--one-account", tmp_path / "d", "--invitation", tmp_path / "org" / "invitation", *mine)
+    told(
+        "federation",
+        "join",
+        "--yes",
+        "--one-account",
+        tmp_path / "d",
+        "--invitation",
+        tmp_path / "org" / "invitation",
+        *mine,
+    )
     stored = read_arrays(tmp_path / "d" / "data.npz", ("labels",))["labels"]
     assert stored.dtype == np.float32
     assert np.abs(stored).max() <= 1
@@ -221,7 +241,7 @@ def test_what_does_nothing_is_refused(tmp_path, command, options, said):
 
 def test_whoever_has_no_table_names_no_columns(tmp_path, small, images_only):
     code, _, errors = apes(
-        *("federation", "join", "--one-account", tmp_path / "d", "--invitation", images_only),
+        *("federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", images_only),
         *("--data", tmp_path / "x.npz", "--budget", 1),
     )
     assert code == 2
@@ -230,9 +250,9 @@ def test_whoever_has_no_table_names_no_columns(tmp_path, small, images_only):
 
 @pytest.fixture
 def images_only(tmp_path, small):
-    (tmp_path / "invitation").mkdir()
-    small.terms.write(tmp_path / "invitation" / "terms.json")
-    return tmp_path / "invitation"
+    examples = Examples(np.zeros((1, 4), np.float32), np.zeros(1, np.uint8))
+    invite(tmp_path / "org", Task(small.terms, Schedule(), examples), Servers(("h", 1), ("h", 2), 1))
+    return tmp_path / "org" / "invitation"
 
 
 def test_a_trial_on_a_table(tmp_path):

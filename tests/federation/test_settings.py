@@ -26,7 +26,7 @@ def good(request, small):
     return {
         Policy: small.policy,
         ShufflerSettings: ShufflerSettings("127.0.0.1", 8443),
-        VaultSettings: VaultSettings((RUN,), KEY, KEY),
+        VaultSettings: VaultSettings((RUN,), KEY, KEY, ledger_id=RUN),
         Federation: Federation(RUN, 2, 8, 3, 1, 2),
     }[request.param]
 
@@ -107,6 +107,8 @@ def test_texts_are_texts(good, file):
         (VaultSettings, "analyzer_key", ["", "00", "g" * 64, KEY + "00", KEY.replace("9", "A")]),
         (VaultSettings, "one_account", ["yes", None, 2]),
         (VaultSettings, "courier", [5, [], True]),
+        (VaultSettings, "ledger_id", ["", "00", "g" * 32, RUN + "00"]),
+        (VaultSettings, "answer_seconds", [0, -1, 3601, float("nan"), "1", True]),
         (VaultSettings, "lifetime_epsilon", [0, -1, float("nan"), float("inf"), "1", True]),
         (VaultSettings, "lifetime_delta", [0, -1, 0.6, 1e-101, float("nan"), "1", None]),
         (Policy, "levels", [1, 300, "many", None]),
@@ -118,7 +120,7 @@ def test_bad_values(small, file, kind, field, values):
     start = {
         Policy: small.policy,
         ShufflerSettings: ShufflerSettings("127.0.0.1", 8443),
-        VaultSettings: VaultSettings((RUN,), KEY, KEY),
+        VaultSettings: VaultSettings((RUN,), KEY, KEY, ledger_id=RUN),
     }[kind]
     for value in values:
         file.write_text(json.dumps(asdict(start) | {field: value}))

@@ -279,12 +279,12 @@ def test_a_ledger_that_fails(small, ledgers):
 
 def test_a_socket_path_too_long(tmp_path):
     with pytest.raises(DataError, match="longer than 103 bytes"):
-        VaultSocket(tmp_path / ("s" * (104 - len(str(tmp_path)))), None, 60)
+        VaultSocket(tmp_path / ("s" * (104 - len(str(tmp_path)))), None, 60, 1.0)
 
 
 def test_a_file_in_the_sockets_place(tmp_path):
     place = tmp_path / "vault.sock"
     place.write_text("mine")
     with pytest.raises(DataError, match=r"vault\.sock is there already and is not a socket"):
-        VaultSocket(place, None, 60)
+        VaultSocket(place, None, 60, 1.0)
     assert place.read_text() == "mine"

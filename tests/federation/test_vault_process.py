@@ -246,9 +246,11 @@ def test_rubbish(vault, small, noise):
 def test_logs_tell_no_values(vault, small):
     assert is_answered(vault, small, vault.next_round())
     events, text = vault.events(), vault.log.read_text()
-    assert {event["event"] for event in events} <= {"answered", "refused"}
+    assert {event["event"] for event in events} <= {"answered", "late", "refused"}
     for event in events:
-        facts = {"answered": {"run", "round"}, "refused": {"reason", "count"}}[event["event"]]
+        counted = {"reason", "count"}
+        told = {"answered": {"run", "round"}, "refused": counted, "late": counted | {"answer_seconds"}}
+        facts = told[event["event"]]
         assert event.keys() == {"time", "event"} | facts
     assert not [sender for sender in small.policy.senders if sender in text]
     assert not [budget for budget in BUDGETS if str(budget)[2:] in text]

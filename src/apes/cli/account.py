@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from apes.accounting.account import Account, Question, account, by_group
+from apes.accounting.words import meaning
 from apes.checks import unused
 from apes.cli import display, shared
 from apes.errors import ParameterError
@@ -82,7 +83,7 @@ def _account_of_run(path: Path, plot: Path | None, as_json: bool) -> None:
             raise ParameterError(f"plot must be left out: {guarantee}; got {str(plot)!r}")
         draw_run_account(groups, by_round, guarantee, plot)
     answer = {"run": str(path), "rounds": len(by_round), "certified": certified}
-    shared.tell(answer, as_json, f"{path}: {len(by_round)} rounds; {guarantee}")
+    shared.tell(answer, as_json, f"{path}: {len(by_round)} rounds; {guarantee}: {certified['meaning']}")
 
 
 def _as_dict(result: Account) -> dict[str, Any]:
@@ -94,6 +95,7 @@ def _as_dict(result: Account) -> dict[str, Any]:
         },
         "neighbours": result.dimension.neighbours,
         "road": result.total.road,
+        "meaning": meaning(result.total.epsilon),
         "published": result.published,
         "lower": {name: part.lower for name, part in levels.items()},
         "local": result.local,

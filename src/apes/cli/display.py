@@ -12,6 +12,7 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from rich.progress import TimeRemainingColumn as Remaining
 from rich.table import Table
 
+from apes.accounting.words import judged
 from apes.data import Dataset, load
 from apes.terms.simulation import Simulation
 from apes.training.run import RoundMetrics
@@ -93,6 +94,7 @@ def account(answer: dict[str, Any]) -> None:
         lower = f"{answer['lower'][name]:.4g}" if answer["lower"][name] > 0 else "-"
         table.add_row(names[name], f"[bold]{part['epsilon']:.4g}", f"{part['delta']:.3g}", lower)
     console.print(table)
+    console.print(f"A user, all rounds: [bold]{judged(answer['certified']['total']['epsilon'])}")
     local = answer["local"]
     console.print(
         f"Local, largest budget, one round: {local['dimension']:.4g} per coordinate, {local['user']:,.4g} per user; "
@@ -146,6 +148,7 @@ def summary(result: dict[str, Any]) -> None:
     central, local = f"nothing certified: {proved['why']}", "none: updates are averaged as they are"
     if proved["epsilon"] is not None:
         central = f"[bold]epsilon {proved['epsilon']:.4g}[/] at delta {proved['delta']:.3g} for a user, certified"
+        central += f": {proved['meaning']}"
     if result["framework"] != "non-private":
         (low, high), (user_low, user_high) = budgets["coordinate"], budgets["user"]
         of_user = f"({user_low:,.4g} to {user_high:,.4g} per user and round)"
@@ -236,5 +239,5 @@ def federation(summary: dict[str, Any]) -> None:
         f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: "
         f"{reached}, certified epsilon [bold]{certified['epsilon']:.4g}[/] "
         f"at delta {certified['delta']:.3g} (a user, all rounds, whoever chose who takes part: the limit that was "
-        f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent)"
+        f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent): {certified['meaning']}"
     )

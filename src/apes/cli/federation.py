@@ -10,6 +10,7 @@ import typer
 
 from apes.cli import display, shared
 from apes.cli.joining import Folder, admit_command, dismiss_command, init_command, invite_command, join_command
+from apes.cli.renewing import renew_command
 from apes.errors import BudgetExceeded
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ shared.command(federation_app, "invite")(invite_command)
 shared.command(federation_app, "join")(join_command)
 shared.command(federation_app, "admit")(admit_command)
 shared.command(federation_app, "dismiss")(dismiss_command)
+shared.command(federation_app, "renew")(renew_command)
 
 
 @shared.command(federation_app, "register")
@@ -82,9 +84,12 @@ def spent_command(
 @shared.command(federation_app, "up")
 def up_command(folder: Folder, as_json: shared.Json = False) -> None:
     """Start shuffler, SuperLink, couriers and vaults, train, and stop them again; goes on where it stopped."""
+    from apes.federation.renewal import certificate_warnings
     from apes.federation.trial.trial import Trial
 
     trial = Trial(folder)
+    for warning in certificate_warnings(trial.layout):
+        display.console.print(f"warning: {warning}")
     began = time.perf_counter()
     if not trial.summary.exists():
         with trial.alone():

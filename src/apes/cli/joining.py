@@ -114,8 +114,8 @@ def invite_command(
     with new_folder(folder) as part:
         invitation = invite(part, task, servers)
     said = {"folder": str(folder), "run": invitation.run, "model": model, "terms": task.terms.digest}
-    said["fingerprint"] = invitation.fingerprint
-    shared.tell(said, as_json, f"hand out {folder / 'invitation'}; its fingerprint is {invitation.fingerprint}")
+    said["fingerprint"] = own = invitation.fingerprint
+    shared.tell(said, as_json, f"hand out {folder / 'invitation'}, and by another channel its fingerprint: {own}")
 
 
 # parameters: one per option, as typer wants it.
@@ -137,20 +137,31 @@ def join_command(
     vault_account: Annotated[str, typer.Option(help="Account of the vault; root makes it if need be.")] = VAULT_ACCOUNT,
     courier_account: Annotated[str, typer.Option(help="Account of the courier, likewise.")] = COURIER_ACCOUNT,
     one_account: Annotated[bool, typer.Option(help="For a trial: one account, without that protection.")] = False,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="The invitation's, as you were told it: with another one nobody joins.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Join without being asked.")] = False,
     as_json: shared.Json = False,
 ) -> None:
-    """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
+    """Show what joining means and ask; then make the folder of a device or silo, with keys of its own.
+
+    Its card.json goes to whoever invited.
+    """
+    from apes.cli.offers import Invited, ask, check_invited
+    from apes.federation.fingerprints import fingerprints
     from apes.federation.invitation import read_invitation
     from apes.federation.parties import CARD, Consent, join, new_folder
     from apes.federation.vault.lifetime import Lifetime
 
-    accounts = None if one_account else DeviceAccounts.made(vault_account, courier_account)
-    signed, terms = read_invitation(invitation)
-    schema = terms.schema
+    if not one_account:
+        DeviceAccounts.check_may_make()
+    (signed, terms), lifetime = read_invitation(invitation), Lifetime(lifetime_epsilon, lifetime_delta)
+    invited = check_invited(Invited(terms, lifetime, fingerprints(signed)), model, fingerprint)
     whose = {"user_column": user_column, "budget_column": budget_column, "budget": budget}
-    arrays, facts = _own_rows(data, schema, whose)
+    arrays, facts = _own_rows(data, terms.schema, whose)
+    facts["offer"] = asdict(ask(invited, arrays["budgets"], yes))
     with new_folder(folder) as part:
-        lifetime = Lifetime(lifetime_epsilon, lifetime_delta)
+        accounts = None if one_account else DeviceAccounts.made(vault_account, courier_account)
         card = join(part, invitation, arrays, Consent(model, lifetime, accounts))
     runs = "a model that is built in" if model is None else model
     text = f"{len(card.senders)} users train {runs}, invitation {signed.fingerprint}; hand over {folder / CARD}"

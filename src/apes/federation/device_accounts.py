@@ -30,11 +30,16 @@ class DeviceAccounts:
             names = f"{self.vault.name!r} and {self.courier.name!r}"
             raise ParameterError(f"vault_account and courier_account must be two, neither of them root; got {names}")
 
+    @staticmethod
+    def check_may_make() -> None:
+        """Raise unless accounts can be made here; nothing is made."""
+        if os.geteuid() != 0:
+            raise ParameterError(f"vault and courier must have accounts of their own: {_WHAT_TO_DO}")
+
     @classmethod
     def made(cls, vault: str, courier: str) -> "DeviceAccounts":
         """Find both accounts, or make them, as system accounts without home, shell and password; for root only."""
-        if os.geteuid() != 0:
-            raise ParameterError(f"vault and courier must have accounts of their own: {_WHAT_TO_DO}")
+        cls.check_may_make()
         return cls(_found_or_made(vault), _found_or_made(courier))
 
     def take_over(self, folder: Path) -> None:

@@ -35,6 +35,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from apes.errors import ProtocolError
+from apes.federation.expiry import why_refused
 from apes.storage.json_logs import RareLog, log
 
 ANNOUNCED_SECONDS = 15
@@ -69,6 +70,8 @@ class Fleet:
 
     def __init__(self, address: str, authority: Path, key: EllipticCurvePrivateKey) -> None:
         self._public, self._node, self._ended = public_key_to_bytes(key.public_key()), Node(), threading.Event()
+        host, _, port = address.rpartition(":")
+        self._place = host.strip("[]"), int(port)
         self._client = FleetHttpClient(
             f"https://{address}",
             interceptors=[
@@ -184,7 +187,9 @@ class Fleet:
             try:
                 answer = method(asked)
             except httpx.TransportError as error:
-                self._away.count(f"{type(error).__name__}: {error}"[:200])
+                # The end of its certificate is its owner's to hear of, in words.
+                ended = why_refused(error, "the SuperLink's", *self._place)
+                self._away.count(ended or f"{type(error).__name__}: {error}"[:200])
             except httpx.HTTPStatusError as error:
                 if error.response.status_code not in _AWAY:
                     raise _refusal(error.response) from None

@@ -9,20 +9,20 @@ import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from apes.checks import hex_names
 from apes.errors import DataError
+from apes.federation.fingerprints import fingerprint
 from apes.federation.terms import FederationTerms
+from apes.storage.certificates import read_certificates
 from apes.storage.settings import read_settings
 from apes.wire.envelope import RUN_BYTES
 
 INVITATION, TERMS, AUTHORITY = "invitation.json", "terms.json", "authority.pem"
 _PURPOSE = b"apes invitation 1\n"
-_FINGERPRINT_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ class Invitation:
     @property
     def fingerprint(self) -> str:
         """The content in 32 hexadecimal digits, in groups of 4: to be compared by another channel."""
-        digits = hashlib.sha256(self._content()).hexdigest()[: 2 * _FINGERPRINT_BYTES]
-        return " ".join(digits[start : start + 4] for start in range(0, len(digits), 4))
+        return fingerprint(self._content())
 
     def signed(self, organiser: Ed25519PrivateKey) -> "Invitation":
         """The invitation with the organiser's signature."""
@@ -85,9 +84,14 @@ def read_invitation(folder: Path) -> tuple[Invitation, FederationTerms]:
 
 
 def authority_digest(file: Path) -> str:
-    """SHA-256 of a certificate's public key, in hexadecimal: a renewed certificate of the same key has the same."""
-    try:
-        key = x509.load_pem_x509_certificate(file.read_bytes()).public_key()
-    except (OSError, ValueError) as error:
-        raise DataError(f"{file} cannot be read: {error}") from None
-    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+    """SHA-256 of an authority's public key, in hexadecimal: a renewed certificate of the same key has the same.
+
+    All certificates in the file are trusted, so all of them have to be of this one key.
+    """
+    keys = {
+        found.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        for found in read_certificates(file)
+    }
+    if len(keys) != 1:
+        raise DataError(f"{file} holds certificates of {len(keys)} authorities, and has to be of one")
+    return hashlib.sha256(keys.pop()).hexdigest()

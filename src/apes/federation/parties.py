@@ -25,12 +25,15 @@ from apes.federation.device_accounts import DeviceAccounts
 from apes.federation.invitation import AUTHORITY, INVITATION, TERMS, Invitation, authority_digest, read_invitation
 from apes.federation.keys import Authority, node_key, write_secret
 from apes.federation.members import changing, members, put_in_force, with_new, without
+from apes.federation.renewal import AUTHORITY_KEY, PAIR, write_pair
 from apes.federation.superlink import SUPERLINK, SuperLinkSettings
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.trial.scripts import write_device_scripts, write_server_scripts
 from apes.federation.vault.folder import VAULT, VaultSettings, check_vault
 from apes.federation.vault.lifetime import Lifetime
+from apes.federation.vault.pace import patience_for
+from apes.federation.vault.witness import ID_BYTES, new_witness
 from apes.population import Examples
 from apes.shuffler.service.policy import Limits, Policy
 from apes.shuffler.service.server import ShufflerSettings
@@ -94,9 +97,8 @@ def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
     )
     token, run = secrets.token_urlsafe(32).encode(), secrets.token_hex(RUN_BYTES)
     for owner, (host, _) in ((layout.shuffler, servers.shuffler), (layout.superlink, servers.superlink)):
-        certificate, key = authority.issue(host)
-        write_bytes(owner / "tls.pem", certificate)
-        write_secret(owner / "tls.key", key)
+        write_pair(owner / PAIR, authority, host)
+    write_secret(layout.folder / AUTHORITY_KEY, authority.key())
     for trusting in (layout.analyzer, layout.superlink, layout.invitation):
         write_bytes(trusting / AUTHORITY, authority.certificate())
     for owner in (layout.shuffler, layout.analyzer):
@@ -109,7 +111,7 @@ def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
     write_secret(layout.shuffler / "receipts.key", signer.private_bytes_raw())
     write_secret(layout.analyzer / "analyzer.key", announcer.private_bytes_raw())
     write_secret(layout.folder / _ORGANISER, organiser.private_bytes_raw())
-    write_settings(layout.shuffler / "shuffler.json", ShufflerSettings(*servers.shuffler))
+    write_settings(layout.shuffler / "shuffler.json", ShufflerSettings(*servers.shuffler, certificate_key=PAIR))
     shutil.copytree(_APP, layout.analyzer / "app", ignore=shutil.ignore_patterns("__pycache__"))
     url, link = (f"{host}:{port}" for host, port in (servers.shuffler, servers.superlink))
     public = [key.public_key().public_bytes_raw().hex() for key in (opener, signer, announcer, organiser)]
@@ -168,14 +170,17 @@ def join(folder: Path, invitation_folder: Path, arrays: dict[str, NDArray[Any]],
         model=consent.model,
         courier=None if consent.accounts is None else consent.accounts.courier.name,
         one_account=consent.accounts is None,
+        ledger_id=secrets.token_hex(ID_BYTES),
     )
     write_settings(vault / VAULT, settings)
+    new_witness(vault / settings.witness)
     # What the vault will read has to be right now, while somebody is looking.
     check_vault(vault / VAULT)
     write_bytes(courier / AUTHORITY, (invitation_folder / AUTHORITY).read_bytes())
     private, public = node_key()
     write_secret(courier / "node.key", private)
-    write_settings(courier / COURIER, CourierSettings(invitation.superlink))
+    patience = patience_for(terms.dimensions, budgets.size)
+    write_settings(courier / COURIER, CourierSettings(invitation.superlink, patience=patience))
     write_device_scripts(folder, consent.accounts)
     if consent.accounts is not None:
         consent.accounts.take_over(folder)

@@ -8,10 +8,14 @@ from pathlib import Path
 import httpx
 
 from apes.errors import ProtocolError
+from apes.federation.expiry import warning_of, why_refused
+from apes.storage.certificates import check_end
+from apes.storage.json_logs import log
 from apes.wire.release import ANNOUNCEMENT, ROUND, Release
 from apes.wire.roster import ROSTER, Roster
 
 _SECONDS_TO_CONNECT = 10.0
+_WHOSE = "the shuffler's"
 _LONGEST_PAUSE = 2.0
 
 
@@ -38,6 +42,8 @@ class ShufflerClient:
     """
 
     def __init__(self, url: str, token: str, authority: Path, patience: float = 120.0) -> None:
+        self._said: set[str | None] = {None}
+        self._say(check_end("the authority's", authority))
         self._http = httpx.Client(
             base_url=url,
             verify=ssl.create_default_context(cafile=str(authority)),
@@ -91,15 +97,25 @@ class ShufflerClient:
         while True:
             try:
                 answer = ask()
+                self._say(warning_of(answer.extensions["network_stream"].get_extra_info("ssl_object"), _WHOSE))
                 if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
                     return answer
                 problem = f"it answered {answer.status_code}: {answer.text[:200]}"
             except httpx.TransportError as error:
-                problem = f"{type(error).__name__}: {error}"
+                # It may be renewed while this goes on trying, if somebody hears of it.
+                ended = why_refused(error, _WHOSE, self._http.base_url.host, self._http.base_url.port or 443)
+                self._say(ended)
+                problem = ended or f"{type(error).__name__}: {error}"
             if time.monotonic() + pause > end:
                 raise ProtocolError(f"the shuffler at {self._http.base_url} does not answer: {problem}")
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _say(self, line: str | None) -> None:
+        """Log what is to be said of a certificate, once."""
+        if line not in self._said:
+            self._said.add(line)
+            log("certificate", message=line)
 
 
 def _read(answer: httpx.Response) -> Release:

@@ -81,7 +81,8 @@ def run_superlink(file: Path) -> None:
     vars(flower)["uvicorn"] = SimpleNamespace(run=_with_two_doors(settings))
     # In memory: twice as fast as on a disk, and what it knew is registered again.
     sys.argv = ["flower-superlink", "--host", LOCAL, "--port", str(settings.control_port), "--enable-supernode-auth"]
-    sys.argv += ["--ssl-certfile", str(folder / "tls.pem"), "--ssl-keyfile", str(folder / "tls.key")]
+    # Certificate and key are one file, so that they are renewed together.
+    sys.argv += ["--ssl-certfile", str(folder / "tls.pem"), "--ssl-keyfile", str(folder / "tls.pem")]
     sys.argv += ["--ssl-ca-certfile", str(folder / "authority.pem"), "--isolation", "subprocess"]
     sys.argv += ["--disable-runtime-dependency-installation"]
     threading.Thread(target=_register, args=(folder, settings), daemon=True).start()

@@ -1,14 +1,14 @@
 """A vault from its folder: settings, accepted terms, data, keys; and what its users have spent and may still spend."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
-from apes.checks import hex_names
+from apes.checks import hex_names, positive
 from apes.errors import ApesError, DataError, ParameterError
 from apes.features.feature_map import mapped
 from apes.federation.agreed_model import own_model
@@ -20,9 +20,11 @@ from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger, read_ledger
 from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.model import Discreet, check_fit
+from apes.federation.vault.pace import LONGEST, public_seconds
 from apes.federation.vault.socket import VaultSocket
 from apes.federation.vault.vault import Vault, charges_of
 from apes.federation.vault.warm_up import warm_up
+from apes.federation.vault.witness import ID_BYTES, Witness
 from apes.models.model import Model
 from apes.population import People
 from apes.storage.arrays import read_arrays
@@ -54,6 +56,10 @@ class VaultSettings:
     lifetime_epsilon: float | None = None  # largest central epsilon of all that ever leaves for a user, or None
     lifetime_delta: float = Lifetime.delta  # that it holds up to
     model: str | None = None  # ``module:attribute`` that the owner installed and allows; None for those built in
+    ledger_id: str = field(kw_only=True)  # the vault's name in its ledger, 32 hexadecimal digits, made with the folder
+    witness: str = "witness.json"  # how many answers the ledger held when the last one left
+    # From a request to its answer, in (0, 3600]; None: by dimensions and users alone. Never chosen by the data.
+    answer_seconds: float | None = None
 
     def __post_init__(self) -> None:
         hex_names("runs", self.runs, RUN_BYTES)
@@ -64,6 +70,9 @@ class VaultSettings:
             raise ParameterError(f"one_account must be true or false, courier a text or null; got {got}")
         if self.model is not None:
             check_package("model", self.model)
+        hex_names("ledger_id", (self.ledger_id,), ID_BYTES)
+        if self.answer_seconds is not None:
+            positive("answer_seconds", self.answer_seconds, LONGEST)
         self.lifetime  # noqa: B018 - checks it
 
     @property
@@ -78,11 +87,13 @@ def open_vault(file: Path) -> VaultSocket:
     (settings, terms, holdings), folder = read_vault(file), file.parent
     model = _fitting_model(file, settings, terms, holdings)
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
-    ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size, settings.lifetime)
+    users, witness = holdings.population.budgets.size, Witness(folder / settings.witness, settings.ledger_id)
+    ledger = VaultLedger(folder / settings.ledger, users, settings.lifetime, witness)
     analyzer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(settings.analyzer_key))
     warm_up(terms, holdings, model)
     vault = Vault(terms, settings.runs, holdings, shuffler, analyzer, ledger, model)
-    return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, courier)
+    seconds = settings.answer_seconds or public_seconds(terms.dimensions, users)
+    return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, seconds, courier)
 
 
 def _asking_account(file: Path) -> int | None:
@@ -171,7 +182,8 @@ def read_accounts(folder: Path) -> list[UserAccount]:
     folder = folder / "vault" if (folder / "vault").is_dir() else folder
     settings, terms, holdings = read_vault(folder / VAULT)
     budgets, allowances = holdings.population.budgets.tolist(), holdings.allowances.tolist()
-    spending, lifetime = read_ledger(folder / settings.ledger, len(budgets), settings.lifetime)
+    witness = Witness(folder / settings.witness, settings.ledger_id)
+    spending, lifetime = read_ledger(folder / settings.ledger, len(budgets), settings.lifetime, witness)
     charges, limit, accounts = charges_of(terms, holdings, lifetime), lifetime.limit, []
     for budget, allowance, rounds, charge in zip(budgets, allowances, spending, charges, strict=True):
         left, cost = Grant(math.inf, limit).rounds_left(rounds, charge), central_cost(rounds)

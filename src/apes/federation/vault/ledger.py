@@ -13,6 +13,7 @@ from typing import NamedTuple
 from apes.errors import DataError
 from apes.federation.vault.charges import Charge
 from apes.federation.vault.lifetime import Lifetime
+from apes.federation.vault.witness import Witness
 from apes.storage.database import open_database, read_database
 
 # Answers are kept for the round that runs and the one before it; older ones are over everywhere.
@@ -20,6 +21,8 @@ _ROUNDS_KEPT = 2
 
 _SPENT = "select user, epsilon, mu_squared, delta, rounds from spent"
 _OWNER = "select users, epsilon, delta from owner"
+_ANSWERS = "select count(*) from answers"
+_VAULTS = "select id from vaults"
 
 
 class Answer(NamedTuple):
@@ -33,10 +36,18 @@ Spending = list[Counter[Charge]]
 """For each user, how many rounds were answered at which charge."""
 
 
-def read_ledger(path: Path, users: int, own: Lifetime) -> tuple[Spending, Lifetime]:
+def read_ledger(path: Path, users: int, own: Lifetime, witness: Witness | None = None) -> tuple[Spending, Lifetime]:
     """What a ledger's users have spent and grant, read beside whoever keeps it; as new if there is none yet."""
+    if witness is not None:
+        witness.check_there(path)
     if not path.exists():
         return _by_user([], users), own
+    if witness is not None:
+        vaults, ((answers,),) = read_database(path, _VAULTS), read_database(path, _ANSWERS)
+        try:
+            witness.check((witness.ledger_id,) in vaults, answers)
+        except DataError as error:
+            raise DataError(f"{path} cannot be used: {error}") from None
     lifetime = _agreed(read_database(path, _OWNER), users, own)
     return _by_user(read_database(path, _SPENT), users), lifetime
 
@@ -44,11 +55,14 @@ def read_ledger(path: Path, users: int, own: Lifetime) -> tuple[Spending, Lifeti
 class VaultLedger:
     """Answers and spending of so many users, in a database that is made if need be.
 
-    Whichever vault brings a lifetime's limit first sets it for all; one that brings another is refused.
+    Whichever vault brings a lifetime's limit first sets it for all; one that brings another is refused. A vault that
+    never had a ledger enters its name; from then on its witness, if it has one, knows the ledger by it.
     """
 
-    def __init__(self, path: Path, users: int, lifetime: Lifetime) -> None:
-        self._users, self._own = users, lifetime
+    def __init__(self, path: Path, users: int, lifetime: Lifetime, witness: Witness | None = None) -> None:
+        self._users, self._own, self._witness = users, lifetime, witness
+        if witness is not None:
+            witness.check_there(path)
         self._database = open_database(
             path,
             """
@@ -61,16 +75,18 @@ class VaultLedger:
               rounds integer not null, primary key (user, epsilon, mu_squared, delta)) without rowid;
             create table if not exists owner (
               one integer primary key check (one = 1), users integer not null, epsilon real, delta real not null);
+            create table if not exists vaults (id text primary key) without rowid;
             """,
             shared=True,
         )
         try:
             with self.transaction():
+                self._enter()
                 agreed = self.lifetime
                 owner = "insert or replace into owner values (1, ?, ?, ?)"
                 self._database.execute(owner, (users, agreed.epsilon, agreed.delta))
                 self.spending()
-        except (DataError, sqlite3.Error) as error:
+        except (DataError, OSError, sqlite3.Error) as error:
             self.close()
             raise DataError(f"{path} cannot be used: {error}") from None
 
@@ -80,6 +96,21 @@ class VaultLedger:
         with self._database:
             self._database.execute("begin immediate")
             yield
+        self._witnessed()
+
+    def _enter(self) -> None:
+        """Enter the vault's name, unless its witness knows better."""
+        if self._witness is not None:
+            own = self._witness.ledger_id
+            self._witness.check((own,) in self._database.execute(_VAULTS).fetchall(), self._answers())
+            self._database.execute("insert or ignore into vaults values (?)", (own,))
+
+    def _answers(self) -> int:
+        return int(self._database.execute(_ANSWERS).fetchone()[0])
+
+    def _witnessed(self) -> None:
+        if self._witness is not None:
+            self._witness.cover(self._answers())
 
     @property
     def lifetime(self) -> Lifetime:
@@ -90,6 +121,8 @@ class VaultLedger:
         """What was answered in a round, or None."""
         query = "select digest, answer from announced join answers using (run, round) where run = ? and round = ?"
         row = self._database.execute(query, (run, number)).fetchone()
+        # One that was recorded and not yet witnessed, since the disk was full, say, may not leave either.
+        self._witnessed()
         return None if row is None else Answer(*row)
 
     def last_round(self, run: str) -> int:

@@ -2,7 +2,8 @@
 
 A request is two frames (`apes.wire.frames`): an announcement (`apes.wire.announcement`), which a courier passes on
 unread, and the weights. The answer is the byte 0 and framed sealed reports, or the byte 1 and one word of
-`VaultRefusal`.
+`VaultRefusal`. It comes at a public time after the request (`apes.federation.vault.pace`); only what is no request is
+refused at once.
 """
 
 import contextlib
@@ -10,10 +11,12 @@ import os
 import socket
 import stat
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from apes.errors import DataError
 from apes.federation.vault.accounts import peer_of
+from apes.federation.vault.pace import Pace
 from apes.federation.vault.vault import Request, Vault, VaultRefusal, VaultRefused
 from apes.storage.json_logs import RareLog, log
 from apes.storage.locks import lock
@@ -34,7 +37,10 @@ class VaultSocket:
     of more bytes than the terms foresee is not read.
     """
 
-    def __init__(self, path: Path, vault: Vault, largest_weights: int, courier: int | None = None) -> None:
+    def __init__(
+        self, path: Path, vault: Vault, largest_weights: int, answer_seconds: float, courier: int | None = None
+    ) -> None:
+        self._pace, self._worker = Pace(answer_seconds), ThreadPoolExecutor(1)
         self._vault, self._largest, self._refused = vault, largest_weights, RareLog("refused")
         self._courier, self._listener = courier, _listen(path, 0o600 if courier is None else 0o660)
 
@@ -51,23 +57,32 @@ class VaultSocket:
     def _serve_one(self, connection: socket.socket) -> None:
         try:
             request = self._read(connection)
-            announced, answer = self._vault.announced(request), self._vault.answer(request)
         except VaultRefused as refused:
-            self._refuse(connection, refused.reason)
-        except OSError:
-            raise
+            # The bytes that came decide this, and nothing that is in here.
+            connection.sendall(self._refusal(refused.reason))
+            return
+        began = time.monotonic()
+        answer = self._worker.submit(self._answer, request)
+        self._pace.wait(began, answer.done)
+        connection.settimeout(_SECONDS_TO_TAKE)
+        connection.sendall(answer.result())
+
+    def _answer(self, request: Request) -> bytes:
+        """The whole answer, whatever happens: also a refusal goes out in its time."""
+        try:
+            announced, reports = self._vault.announced(request), self._vault.answer(request)
+        except VaultRefused as refused:
+            return self._refusal(refused.reason)
         # Whatever else goes wrong inside may depend on the data, so not a word of it leaves.
         except Exception as error:
             log("internal", kind=type(error).__name__)
-            self._refuse(connection, VaultRefusal.INTERNAL)
-        else:
-            log("answered", run=announced.run.hex(), round=announced.round)
-            connection.settimeout(_SECONDS_TO_TAKE)
-            connection.sendall(b"\x00" + answer)
+            return self._refusal(VaultRefusal.INTERNAL)
+        log("answered", run=announced.run.hex(), round=announced.round)
+        return b"\x00" + reports
 
-    def _refuse(self, connection: socket.socket, reason: VaultRefusal) -> None:
+    def _refusal(self, reason: VaultRefusal) -> bytes:
         self._refused.count(reason.value)
-        connection.sendall(b"\x01" + reason.value.encode())
+        return b"\x01" + reason.value.encode()
 
     def _read(self, connection: socket.socket) -> Request:
         end = time.monotonic() + _SECONDS_TO_ASK

@@ -97,7 +97,7 @@ class Vault:
                 if kept is None:
                     with self.ledger.transaction():
                         return self._draw(announced, request.weights)
-            except sqlite3.Error:
+            except (sqlite3.Error, OSError):
                 raise VaultRefused(VaultRefusal.LEDGER) from None
         if kept.announcement != announced.digest:
             raise VaultRefused(VaultRefusal.ANNOUNCEMENT)

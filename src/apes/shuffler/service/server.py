@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import ClientDisconnect
 
 from apes.checks import positive, whole
+from apes.shuffler.service.certificate import follow_files
 from apes.shuffler.service.crew import Alone, Counters, Crew
 from apes.shuffler.service.door import Door, room_for
 from apes.shuffler.service.ledger import ShufflerLedger
@@ -86,7 +87,7 @@ def _door(settings: ShufflerSettings, metrics: Metrics) -> Door:
 
 
 def _config(settings: ShufflerSettings, folder: Path, app: Greeter) -> uvicorn.Config:
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
@@ -104,6 +105,10 @@ def _config(settings: ShufflerSettings, folder: Path, app: Greeter) -> uvicorn.C
         access_log=False,
         server_header=False,
     )
+    config.load()
+    if config.ssl is not None:
+        follow_files(config.ssl, folder / settings.certificate, folder / settings.certificate_key)
+    return config
 
 
 def _authorization(token: str) -> bytes:
