@@ -49,6 +49,8 @@ from apes.wire.roster import Roster
 APES = Path(sys.executable).with_name("apes")
 TOKEN = "a-token-of-the-tests"
 RUN, OTHER_RUN = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+# As many as tests of one shuffler may want, beside those two.
+RUNS = (RUN, OTHER_RUN, *(f"{number:032x}" for number in range(1, 200)))
 # Eight users' levels and budgets; the budgets have digits that occur nowhere else.
 LEVELS = np.random.default_rng(11).integers(0, 16, (8, 15), dtype=np.uint8)
 BUDGETS = np.array([0.7318642, 0.0591837, 0.9946521, 0.3517264, 0.4628193, 0.8273916, 0.1938475, 0.6152738])

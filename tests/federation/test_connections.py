@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from parties import Shuffler, honest, is_of, path
+from parties import ANALYZER, RUN, RUNS, Shuffler, announced, honest, is_of, path
 
 from apes.federation.trial.layout import HOST
 from apes.shuffler.service.door import source_of
@@ -33,7 +33,7 @@ needs_files = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def shuffler(small, tmp_path_factory):
-    party = Shuffler(tmp_path_factory.mktemp("door"), replace(small.policy, rounds=1000), small.shuffler)
+    party = Shuffler(tmp_path_factory.mktemp("door"), replace(small.policy, runs=RUNS), small.shuffler)
     party.open_files = USUAL_FILES
     with running(party):
         yield party
@@ -65,12 +65,14 @@ def crowd(port, count, kind, sources=1):
 
 def is_served(shuffler, small):
     """Whether an analyzer that comes now gets a round released in time."""
-    number = shuffler.next_round()
+    run = shuffler.next_run()
     with shuffler.client() as analyzer:
         analyzer.timeout = SECONDS_TO_BE_SERVED
-        body = b"".join(LENGTH.pack(len(report)) + report for report in honest(small, number=number))
+        body = b"".join(LENGTH.pack(len(report)) + report for report in honest(small, run=run))
         try:
-            answer = analyzer.post(path(number), content=body)
+            signed = announced(shuffler.terms, run=run).signed(ANALYZER)
+            analyzer.put(f"{path(run=run)}/announcement", content=signed)
+            answer = analyzer.post(path(run=run), content=body)
         except httpx.TransportError:
             return False
     return is_of(Release.decode(answer.content), range(8))
@@ -102,17 +104,17 @@ def test_a_batch_that_takes_longer_than_a_header_may_is_taken(small, tmp_path):
     """With the token there is time, also while a crowd fills the address and everything."""
     choices = {"header_seconds": 2.0, "connections": 20, "connections_per_address": 10}
     with running(Shuffler(tmp_path, small.policy, small.shuffler, **choices)) as shuffler:
-        body = b"".join(LENGTH.pack(len(report)) + report for report in honest(small, number=1))
-        slow = shuffler.begin_upload(1, body)
+        body = b"".join(LENGTH.pack(len(report)) + report for report in honest(small))
+        slow = shuffler.begin_upload(RUN, body)
         with slow, crowd(shuffler.port, 60, "half"), crowd(shuffler.port, 60, "half", 30):
             time.sleep(5)
             # A frame that is no report, as long as was announced.
             slow.sendall(LENGTH.pack(996) + bytes(996))
             slow.settimeout(SECONDS_TO_BE_SERVED)
             assert slow.recv(4096).startswith(b"HTTP/1.1 200 OK")
-        release = Release.decode(shuffler.get(1).content)
+        release = Release.decode(shuffler.get().content)
         assert is_of(release, range(8))
-        assert release.refused == {"malformed": 1}
+        assert release.receipt.refused == {"malformed": 1}
         assert shuffler.metrics()['apes_connections_closed_total{reason="crowded"}'] > 50
 
 
@@ -145,13 +147,14 @@ def test_open_files_are_raised_to_what_the_system_allows(small, tmp_path):
 
 def test_empty_frames_are_refused_early(shuffler, small):
     """4,194,304 of them in 16 MB: the first 20,016 are looked at, which takes less than the 30 seconds of before."""
-    number, began = shuffler.next_round(), time.monotonic()
+    run, began = shuffler.next_run(), time.monotonic()
+    shuffler.announce(run=run)
     with shuffler.client() as analyzer:
-        answer = analyzer.post(path(number), content=bytes(16 << 20))
+        answer = analyzer.post(path(run=run), content=bytes(16 << 20))
     assert (answer.status_code, answer.json()["refused"]) == (413, "frames")
     assert time.monotonic() - began < 10
     assert shuffler.refused("requests", "frames") == 1
-    assert shuffler.post(number, honest(small, number=number)).status_code == 200
+    assert shuffler.post(honest(small, run=run), run=run).status_code == 200
 
 
 def test_a_port_that_is_taken(small, tmp_path):

@@ -17,7 +17,8 @@ from parties import ANALYZER, BUDGETS, LEVELS, OTHER_RUN, RUN, honest, is_of, pa
 
 from apes.shuffler.service.intake import Intake
 from apes.shuffler.service.ledger import ShufflerLedger
-from apes.shuffler.service.rounds import RequestRefused, Rounds
+from apes.shuffler.service.refused import RequestRefused
+from apes.shuffler.service.rounds import Rounds
 from apes.wire.envelope import envelope_size, seal
 from apes.wire.frames import FrameReader, framed
 from apes.wire.release import Release

@@ -208,3 +208,11 @@ def test_a_sealed_budget_is_bound(small):
     signed = weak + key.sign(b"APEB" + (1).to_bytes(2, "little") + run + terms + sender + weak)
     with pytest.raises(ProtocolError, match="not this sender's"):
         open_budget(signed, run, terms, sender, small.shuffler)
+
+
+def test_another_authority_after_it_in_the_same_file_is_refused(invitation, tmp_path):
+    """All certificates in the file are trusted, so one that is appended would be an authority too."""
+    with (invitation / "authority.pem").open("ab") as file:
+        file.write(Authority().certificate())
+    _, (code, _, errors) = joined(invitation, tmp_path)
+    assert (code, "holds certificates of 2 authorities" in " ".join(errors.split())) == (2, True)

@@ -8,15 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from parties import BUDGETS, OTHER_RUN, RUN, Shuffler, honest, is_of, path, until
+from parties import BUDGETS, OTHER_RUN, RUN, Shuffler, honest, is_of, path, until, worst_of
 from postgres import server
 
 import apes
 from apes.errors import DataError
 from apes.shuffler.service.ledger import Closed, RoundClosed, ShufflerLedger
-from apes.shuffler.service.store import LedgerError, ledger_place
+from apes.shuffler.service.store import LedgerConflict, LedgerError, ledger_place
+from apes.wire.announcement import FIRST as NOTHING
 from apes.wire.frames import framed
-from apes.wire.release import Release
+from apes.wire.release import Release, receipt_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ledgers")]
 FIRST, SECOND = Closed(b"first", b"\0release\xff"), Closed(b"second", b"another")
@@ -40,7 +41,8 @@ def place(request, tmp_path):
 def empty(started):
     with contextlib.closing(ShufflerLedger(started.address)):
         pass
-    started.rows("with r as (delete from rounds), p as (delete from participants) select 1")
+    tables = ("rounds", "participants", "announcements", "rosters")
+    started.rows(f"with {', '.join(f'of_{table} as (delete from {table})' for table in tables)} select 1")
     return started.address
 
 
@@ -118,6 +120,30 @@ def test_many_threads_close_a_round_once(ledger):
     assert ledger.find(RUN, 1) == Closed(bytes([winner]), bytes([winner]))
 
 
+def test_a_round_is_announced_once(ledger):
+    assert ledger.announcement(RUN, 1) is None
+    ledger.announce(RUN, 1, b"first")
+    with pytest.raises(LedgerConflict):
+        ledger.announce(RUN, 1, b"second")
+    assert ledger.announcement(RUN, 1) == b"first"
+    ledger.announce(OTHER_RUN, 1, b"second")
+    assert ledger.announcement(OTHER_RUN, 1) == b"second"
+
+
+def test_a_roster_is_what_it_was_first(ledger):
+    few, many = {bytes(32): 0.1, bytes([7]) * 32: 1 / 3}, {bytes([9]) * 32: 0.5}
+    assert ledger.roster(RUN, few) == few
+    assert ledger.roster(RUN, many) == few
+    assert ledger.roster(OTHER_RUN, many) == many
+
+
+def test_the_last_release_is_that_of_the_last_round(ledger):
+    assert ledger.last(RUN) is None
+    for number, closed in ((2, FIRST), (10, SECOND), (3, FIRST)):
+        ledger.close_round(RUN, number, closed, [])
+    assert ledger.last(RUN) == SECOND.release
+
+
 def test_a_release_of_many_bytes(ledger):
     release = np.random.default_rng(1).bytes(5_000_000)
     ledger.close_round(RUN, 1, Closed(b"digest", release), [])
@@ -189,7 +215,7 @@ def epsilon(rounds):
     """What rounds with all eight users cost."""
     accountant = apes.Accountant(1e-3, expected_rounds=100, settled=False)
     for _ in range(rounds):
-        accountant.charge(apes.Exposure(BUDGETS, 15, 16))
+        accountant.charge(apes.Exposure(worst_of(BUDGETS, 8), 15, 16))
     return accountant.epsilon
 
 
@@ -220,10 +246,27 @@ def at_once(*calls):
         return [asked.result() for asked in [pool.submit(call, make) for make in calls]]
 
 
+def last(postgres):
+    """What an announcement has to name: the last release's receipt."""
+    rows = postgres.rows("select release from rounds where run = %s order by round desc limit 1", RUN)
+    return bytes.fromhex(receipt_of(rows[0][0]).digest) if rows else NOTHING
+
+
+def announced(pair, number, previous):
+    """Announce a round at one of two shufflers; its reports may go to both."""
+    answer = pair[number % 2].announce(number, previous=previous)
+    assert answer.status_code == 204, answer.text
+
+
+def batch(small, number, previous, users=range(8)):
+    return b"".join(framed(honest(small, users, number=number, previous=previous)))
+
+
 def test_two_shufflers_release_a_round_once(pair, small, postgres):
     """Three rounds with two batches at once each, and one with the same batch at both."""
     for number in (1, 2, 3):
-        bodies = [b"".join(framed(honest(small, users, number=number))) for users in (range(8), range(7, -1, -1))]
+        announced(pair, number, previous := last(postgres))
+        bodies = [batch(small, number, previous, users) for users in (range(8), range(7, -1, -1))]
         calls = [
             lambda party=party, body=body, number=number: party.http.post(path(number), content=body)
             for party, body in zip(pair, bodies, strict=True)
@@ -233,15 +276,37 @@ def test_two_shufflers_release_a_round_once(pair, small, postgres):
         (release,) = [answer.content for answer in answers if answer.status_code == 200]
         assert [party.get(number).content for party in pair] == [release, release]
         assert postgres.rows("select count(*) from participants where round = %s", number) == [(8,)]
-    body = b"".join(framed(honest(small, number=4)))
+    announced(pair, 4, previous := last(postgres))
+    body = batch(small, 4, previous)
     answers = at_once(*[lambda party=party: party.http.post(path(4), content=body) for party in pair])
     assert [answer.status_code for answer in answers] == [200, 200]
     assert answers[0].content == answers[1].content
     assert is_of(Release.decode(answers[0].content), range(8))
 
 
+def test_two_shufflers_take_one_announcement_and_one_roster(pair, small, postgres):
+    """Two announcements of round 5 at once, one at each: one of them holds at both, and the roster is the same."""
+    previous = last(postgres)
+    calls = [
+        lambda party=party, fill=fill: party.announce(5, weights=bytes([fill]) * 60, previous=previous)
+        for fill, party in enumerate(pair)
+    ]
+    answers = at_once(*calls)
+    assert sorted(answer.status_code for answer in answers) == [204, 403]
+    (winner,) = [fill for fill, answer in enumerate(answers) if answer.status_code == 204]
+    assert [
+        party.announce(5, weights=bytes([fill]) * 60, previous=previous).status_code
+        for party in pair
+        for fill in (winner, 1 - winner)
+    ] == [204, 403, 204, 403]
+    first, second = (party.http.get(f"/v1/runs/{RUN}/roster").content for party in pair)
+    assert first == second
+
+
 def test_a_shuffler_killed_once_the_server_has_it_hands_out_the_same(pair, small, postgres):
-    number, body = 5, b"".join(framed(honest(small, number=5)))
+    number = 6
+    announced(pair, number, previous := last(postgres))
+    body = batch(small, number, previous)
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(pair[0].http.post, path(number), content=body)
         ((kept,),) = until(lambda: postgres.rows("select release from rounds where round = %s", number))
@@ -252,7 +317,9 @@ def test_a_shuffler_killed_once_the_server_has_it_hands_out_the_same(pair, small
 
 
 def test_a_server_that_is_away_releases_nothing(pair, small, postgres):
-    number, body = 6, b"".join(framed(honest(small, number=6)))
+    number = 7
+    announced(pair, number, previous := last(postgres))
+    body = batch(small, number, previous)
     postgres.stop("immediate")
     try:
         answers = [party.http.post(path(number), content=body) for party in pair]
@@ -265,14 +332,22 @@ def test_a_server_that_is_away_releases_nothing(pair, small, postgres):
 
 
 def test_the_target_holds_over_both(pair, small, postgres):
-    """Six rounds are out; of six more, at both in turn and at once, four pass and no more, whoever asks."""
-    outcomes = []
-    for numbers in ((7, 8), (9, 10), (11, 12)):
+    """Six rounds are out; of eight more, two at a time that follow on the same release, one passes, four times over.
+
+    Then the target is reached, whoever asks.
+    """
+    for numbers in ((8, 9), (10, 11), (12, 13), (14, 15), (16, 17)):
+        previous = last(postgres)
+        for number in numbers:
+            announced(pair, number, previous)
         calls = [
-            lambda party=party, number=number: party.post(number, honest(small, number=number))
+            lambda party=party, number=number, previous=previous: party.http.post(
+                path(number), content=batch(small, number, previous)
+            )
             for party, number in zip(pair, numbers, strict=True)
         ]
-        outcomes += [answer.status_code for answer in at_once(*calls)]
-    assert sorted(outcomes) == [200] * 4 + [403] * 2
+        answers = at_once(*calls)
+        expected = [200, 403] if numbers[0] < 16 else [403, 403]
+        assert sorted(answer.status_code for answer in answers) == expected
+    assert {answer.json()["refused"] for answer in answers} == {"target"}
     assert postgres.rows("select count(*) from rounds where run = %s", RUN) == [(10,)]
-    assert [party.post(13, honest(small, number=13)).status_code for party in pair] == [403, 403]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from parties import Shuffler, agreed, apes, honest, is_of, population
+from parties import RUNS, Shuffler, agreed, apes, honest, is_of, population
 
 from apes import Examples, Schedule
 from apes.errors import DataError
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("members")]
 
 @pytest.fixture(scope="module")
 def shuffler(small, tmp_path_factory):
-    party = Shuffler(tmp_path_factory.mktemp("m"), replace(small.policy, rounds=1000), small.shuffler)
+    party = Shuffler(tmp_path_factory.mktemp("m"), replace(small.policy, runs=RUNS), small.shuffler)
     party.start()
     yield party
     party.kill()
@@ -36,22 +36,23 @@ def shuffler(small, tmp_path_factory):
 @pytest.fixture
 def policy(shuffler, small):
     """The policy with everybody; it is in force before and after."""
-    whole = replace(small.policy, rounds=1000)
-    write_settings(shuffler.folder / "policy.json", whole)
+    whole = replace(small.policy, runs=RUNS)
+    shuffler.write_policy(whole)
     yield whole
-    write_settings(shuffler.folder / "policy.json", whole)
+    shuffler.write_policy(whole)
 
 
-def put(shuffler, policy):
-    write_settings(shuffler.folder / "policy.json", policy)
+def first(policy, count):
+    """The policy with the first members only."""
+    return replace(policy, senders=policy.senders[:count], budgets=policy.budgets[:count])
 
 
-def released(shuffler, small):
+def released(shuffler, small, run=None):
     """Who is in the release of a batch of all eight, and what was refused."""
-    number = shuffler.next_round()
-    release = Release.decode(shuffler.post(number, honest(small, number=number)).content)
-    (count,) = {int(total) for total in release.batch.counts.sum(axis=1)}
-    return count, release.refused
+    run = run or shuffler.next_run()
+    release = Release.decode(shuffler.post(honest(small, run=run), run=run).content)
+    (count,) = {int(total) for total in release.counts.sum(axis=1)}
+    return count, release.receipt.refused
 
 
 def last(shuffler, name):
@@ -62,30 +63,42 @@ def test_a_running_shuffler_takes_a_new_policy(shuffler, small, policy):
     """Without a restart, for which today's needs one."""
     pid = shuffler._process.pid
     assert released(shuffler, small) == (8, {})
-    put(shuffler, replace(policy, senders=policy.senders[:6]))
+    shuffler.write_policy(first(policy, 6))
     assert released(shuffler, small) == (6, {"unregistered": 2})
     assert last(shuffler, "policy")["senders"] == 6
-    put(shuffler, policy)
+    shuffler.write_policy(policy)
     assert released(shuffler, small) == (8, {})
     assert shuffler._process.pid == pid
     assert shuffler._process.poll() is None
 
 
 def test_a_round_that_has_begun_goes_on_under_its_policy(shuffler, small, policy):
-    number = shuffler.next_round()
-    reports = honest(small, number=number)
-    begun = shuffler.begin_upload(number, b"".join(framed(reports[:4])))
+    run = shuffler.next_run()
+    reports = honest(small, run=run)
+    begun = shuffler.begin_upload(run, b"".join(framed(reports[:4])))
     # Somebody else asks, so that the new one is in force for whoever comes now.
-    assert shuffler.get(number).status_code == 404
-    put(shuffler, replace(policy, senders=policy.senders[:6]))
+    assert shuffler.get(run=run).status_code == 404
+    shuffler.write_policy(first(policy, 6))
     assert released(shuffler, small) == (6, {"unregistered": 2})
     rest = b"".join(framed(reports[4:]))
     with begun:
         begun.sendall(rest + (1000 - len(rest) - 4).to_bytes(4, "little") + bytes(1000 - len(rest) - 4))
         assert begun.recv(1 << 16).startswith(b"HTTP/1.1 200")
-    release = Release.decode(shuffler.get(number).content)
+    release = Release.decode(shuffler.get(run=run).content)
     assert is_of(release, range(8))
-    assert release.refused == {"malformed": 1}
+    assert release.receipt.refused == {"malformed": 1}
+
+
+def test_who_comes_later_is_in_no_roster_and_counts_as_one_more(shuffler, small, policy):
+    """The roster of a run that was asked for stays what it was; a receipt says how many members came after it."""
+    run = shuffler.next_run()
+    shuffler.write_policy(first(policy, 6))
+    roster = shuffler.http.get(f"/v1/runs/{run}/roster").content
+    shuffler.write_policy(policy)
+    assert released(shuffler, small, run) == (8, {})
+    receipt = Release.decode(shuffler.get(run=run).content).receipt
+    assert (receipt.users, receipt.later) == (8, 2)
+    assert shuffler.http.get(f"/v1/runs/{run}/roster").content == roster
 
 
 @pytest.mark.parametrize(
@@ -190,7 +203,7 @@ def test_a_card_with_anothers_node_is_not_added(cards, tmp_path):
 def test_a_policy_that_nobody_admitted_has_no_cards(cards):
     org, files = cards
     policy = admit(org, [read_settings(file, Card) for file in files[:4]])
-    write_settings(Layout(org).shuffler / "policy.json", replace(policy, senders=policy.senders[:3]))
+    write_settings(Layout(org).shuffler / "policy.json", first(policy, 3))
     with pytest.raises(DataError, match="admit all cards again"):
         members(org, Card)
     assert apes("federation", "admit", org, *files[:4])[0] == 0

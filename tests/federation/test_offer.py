@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from parties import LIMITS, agreed, apes
 
@@ -16,9 +17,11 @@ from apes import Terms
 from apes.accounting.words import judged, meaning
 from apes.errors import DataError, ParameterError
 from apes.federation.fingerprints import check_fingerprint, fingerprint
+from apes.federation.invitation import Invitation
 from apes.federation.offer import offer_of
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.lifetime import Lifetime
+from apes.storage.settings import read_settings, write_settings
 
 PRINTS = {"invitation": fingerprint(b"an invitation")}
 
@@ -148,7 +151,8 @@ def test_json_carries_the_same_facts(invited, tmp_path):
         3,
     )
     assert offer["fingerprints"]["invitation"] == invited[1]
-    assert set(offer["fingerprints"]) == {"invitation", "authority's certificate", "shuffler's key"}
+    keys = {f"{whose} key" for whose in ("authority's", "shuffler's", "receipts'", "analyzer's", "organiser's")}
+    assert set(offer["fingerprints"]) == {"invitation", *keys}
     (price,) = offer["prices"]
     assert (price["budget"], price["users"]) == (0.5, 1)
     assert price["report"] == pytest.approx(0.5 * 7850)
@@ -157,13 +161,13 @@ def test_json_carries_the_same_facts(invited, tmp_path):
 
 
 def test_a_swapped_shuffler_key_is_refused(invited, tmp_path):
-    """Finding 6 of the attack: it was accepted without a word."""
+    """Finding 6 of the attack: it was accepted without a word. Signed by who swapped it, the fingerprint is another."""
     folder, told = invited
     swapped = tmp_path / "invitation"
     subprocess.run(["cp", "-r", folder / "org" / "invitation", swapped], check=True)
-    plain = json.loads((swapped / "invitation.json").read_text())
-    plain["shuffler_key"] = X25519PrivateKey.generate().public_key().public_bytes_raw().hex()
-    (swapped / "invitation.json").write_text(json.dumps(plain))
+    key = X25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+    forged = replace(read_settings(swapped / "invitation.json", Invitation), shuffler_key=key)
+    write_settings(swapped / "invitation.json", forged.signed(Ed25519PrivateKey.generate()))
     given = ("--one-account", "--invitation", swapped, "--data", folder / "data.npz", "--yes", "--fingerprint", told)
     code, _, errors = apes("federation", "join", tmp_path / "d", *given)
     assert code == 2

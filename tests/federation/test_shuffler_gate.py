@@ -12,7 +12,8 @@ from parties import ANALYZER, BUDGETS, OTHER_RUN, RUN, TOKEN, honest, is_of, pat
 
 import apes
 from apes.shuffler.service.ledger import ShufflerLedger
-from apes.shuffler.service.rounds import RequestRefused, Rounds
+from apes.shuffler.service.refused import RequestRefused
+from apes.shuffler.service.rounds import Rounds
 from apes.shuffler.service.server import create_app
 from apes.shuffler.service.store import LedgerError
 from apes.wire.announcement import FIRST

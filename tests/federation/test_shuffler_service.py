@@ -13,12 +13,13 @@ from threading import Barrier
 
 import numpy as np
 import pytest
-from parties import APES, BUDGETS, LEVELS, OTHER_RUN, RUN, TOKEN, Shuffler, honest, is_of, path, until
+from parties import APES, BUDGETS, LEVELS, OTHER_RUN, RUN, RUNS, TOKEN, Shuffler, honest, is_of, path, until
 
 from apes.federation.trial.layout import HOST
 from apes.shuffler.service.intake import ReportRefusal
 from apes.shuffler.service.ledger import ShufflerLedger
-from apes.shuffler.service.rounds import RequestRefused, Rounds
+from apes.shuffler.service.refused import RequestRefused
+from apes.shuffler.service.rounds import Rounds
 from apes.wire.envelope import envelope_size
 from apes.wire.frames import framed
 from apes.wire.release import Release
@@ -30,8 +31,7 @@ MOST_BYTES = 2 * 8 * (4 + envelope_size(15, 16)) + (16 << 20)
 
 @pytest.fixture(scope="module")
 def shuffler(small, tmp_path_factory):
-    runs = (RUN, OTHER_RUN, *(f"{number:032x}" for number in range(1, 200)))
-    policy = replace(small.policy, rounds=100_000, runs=runs)
+    policy = replace(small.policy, rounds=100_000, runs=RUNS)
     party = Shuffler(tmp_path_factory.mktemp("shuffler"), policy, small.shuffler)
     party.start()
     yield party

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
-from parties import RUN, Shuffler, honest, is_of, path, until
+from parties import ANALYZER, RUN, RUNS, Shuffler, honest, is_of, path, until
 from test_intake import ATTACKS
 
 from apes.shuffler.service.crew import Crew, share_of
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("workers")]
 
 @pytest.fixture(scope="module")
 def shuffler(small, tmp_path_factory):
-    party = Shuffler(tmp_path_factory.mktemp("w"), replace(small.policy, rounds=1000), small.shuffler, workers=2)
+    party = Shuffler(tmp_path_factory.mktemp("w"), replace(small.policy, runs=RUNS), small.shuffler, workers=2)
     party.start()
     yield party
     party.kill()
@@ -49,22 +49,28 @@ def mixed(small):
     return [reports[place] for place in np.random.default_rng(3).permutation(len(reports))]
 
 
+async def released(rounds, small, body):
+    """What comes of a batch for an announced round."""
+    await rounds.announce(RUN, 1, in_pieces(small.announced().signed(ANALYZER)))
+    return await rounds.close_round(RUN, 1, in_pieces(body))
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_the_release_is_the_same_whatever_the_number_of_workers(small, mixed, tmp_path, workers):
     alone, crew = ShufflerLedger(tmp_path / "alone"), ShufflerLedger(tmp_path / "crew")
     counters, body = Crew(small.shuffler, workers), b"".join(framed(mixed))
     try:
-        expected = asyncio.run(Rounds(small.policy, small.shuffler, alone).close_round(RUN, 1, in_pieces(body)))
-        rounds = Rounds(small.policy, small.shuffler, crew, counters)
-        assert asyncio.run(rounds.close_round(RUN, 1, in_pieces(body))) == expected
+        expected = asyncio.run(released(Rounds(small.policy, small.services_keys, alone), small, body))
+        rounds = Rounds(small.policy, small.services_keys, crew, counters)
+        assert asyncio.run(released(rounds, small, body)) == expected
         assert alone.find(RUN, 1) == crew.find(RUN, 1)
     finally:
         counters.close()
         alone.close()
         crew.close()
-    release = Release.decode(expected)
-    assert release.batch.budgets.size == 8
-    assert release.refused["duplicate"] >= 8
+    receipt = Release.decode(expected).receipt
+    assert receipt.users == 8
+    assert receipt.refused["duplicate"] >= 8
 
 
 def test_all_of_one_sender_go_to_one_worker(small):
@@ -76,21 +82,21 @@ def test_all_of_one_sender_go_to_one_worker(small):
 
 def test_a_part_is_joined_once(small):
     """What two workers both have, or does not add up, is not added."""
-    part, whole = Intake(small.policy, RUN, 1, small.shuffler), Intake(small.policy, RUN, 1, small.shuffler)
+    part, whole = (Intake(small.policy, small.announced(), small.shuffler) for _ in range(2))
     part.take(honest(small, range(5)))
     whole.join(part.part())
     with pytest.raises(Exception, match="have counted already"):
         whole.join(part.part())
     wrong = part.part()
     with pytest.raises(Exception, match="do not add up to its 1 senders"):
-        whole.join(replace(wrong, senders={bytes(32)}, budgets=[0.5]))
-    assert is_of(whole.release(), range(5))
+        whole.join(replace(wrong, senders={bytes(32)}))
+    assert is_of(whole, range(5))
 
 
 def test_a_worker_killed_in_the_middle_of_a_batch(shuffler, small):
     """The batch is refused and nothing released; sent again it is, once."""
-    number = shuffler.next_round()
-    connection = shuffler.begin_upload(number, b"".join(framed(honest(small, number=number))))
+    run = shuffler.next_run()
+    connection = shuffler.begin_upload(run, b"".join(framed(honest(small, run=run))))
     victims = until(lambda: len(workers_of(shuffler)) == 2 and workers_of(shuffler))
     time.sleep(0.2)
     victims[0].kill()
@@ -98,10 +104,10 @@ def test_a_worker_killed_in_the_middle_of_a_batch(shuffler, small):
     with connection:
         connection.sendall((996).to_bytes(4, "little") + bytes(996))
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 503")
-    assert shuffler.get(number).json()["refused"] == "open"
-    assert shuffler.rows("select count(*) from participants where round = ?", number) == [(0,)]
+    assert shuffler.get(run=run).json()["refused"] == "open"
+    assert shuffler.rows("select count(*) from participants where run = ?", run) == [(0,)]
     assert shuffler.refused("requests", "worker") >= 1
-    answer = shuffler.post(number, honest(small, number=number))
+    answer = shuffler.post(honest(small, run=run), run=run)
     assert is_of(Release.decode(answer.content), range(8))
     assert until(lambda: len(workers_of(shuffler)) == 2)
 
@@ -110,36 +116,37 @@ def test_workers_killed_at_any_moment_lose_nothing_and_release_nothing_twice(shu
     """Twenty rounds, a kill in each, from before the batch is there to while its parts are joined."""
     seen, delays = set(), np.linspace(0, 0.06, 20)
     for delay in delays:
-        number = shuffler.next_round()
-        body = b"".join(framed(honest(small, number=number) + [b""] * 5000))
+        run = shuffler.next_run()
+        body = b"".join(framed(honest(small, run=run) + [b""] * 5000))
+        shuffler.announce(run=run)
         # One that died after its part was done is replaced when the next batch comes.
         (victim, *_) = until(lambda: workers_of(shuffler))
         with ThreadPoolExecutor(1) as pool:
-            asking = pool.submit(shuffler.http.post, path(number), content=body)
+            asking = pool.submit(shuffler.http.post, path(run=run), content=body)
             time.sleep(delay)
             with contextlib.suppress(psutil.NoSuchProcess):
                 victim.kill()
             first = asking.result()
         assert first.status_code == 200 or (first.status_code, first.json()["refused"]) == (503, "worker")
         seen.add(first.status_code)
-        again = shuffler.http.post(path(number), content=body)
+        again = shuffler.http.post(path(run=run), content=body)
         assert again.status_code == 200
         assert first.status_code != 200 or first.content == again.content
         release = Release.decode(again.content)
         assert is_of(release, range(8))
-        assert release.refused == {"malformed": 5000}
-        assert shuffler.rows("select count(*) from rounds where round = ?", number) == [(1,)]
-        assert shuffler.rows("select count(*) from participants where round = ?", number) == [(8,)]
+        assert release.receipt.refused == {"malformed": 5000}
+        assert shuffler.rows("select count(*) from rounds where run = ?", run) == [(1,)]
+        assert shuffler.rows("select count(*) from participants where run = ?", run) == [(8,)]
     assert 503 in seen
 
 
 def test_workers_end_with_a_service_that_is_killed(shuffler, small):
-    number = shuffler.next_round()
-    connection = shuffler.begin_upload(number, b"".join(framed(honest(small, number=number))))
+    run = shuffler.next_run()
+    connection = shuffler.begin_upload(run, b"".join(framed(honest(small, run=run))))
     workers = until(lambda: workers_of(shuffler))
     shuffler.kill()
     connection.close()
     assert psutil.wait_procs(workers, timeout=60)[1] == []
     shuffler.start()
-    assert shuffler.get(number).json()["refused"] == "open"
-    assert is_of(Release.decode(shuffler.post(number, honest(small, number=number)).content), range(8))
+    assert shuffler.get(run=run).json()["refused"] == "open"
+    assert is_of(Release.decode(shuffler.post(honest(small, run=run), run=run).content), range(8))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apes.cli import display, shared
-from apes.cli.joining import Folder, admit_command, dismiss_command, init_command, invite_command, join_command
+from apes.cli.joining import Folder, init_command, invite_command, join_command
+from apes.cli.members import admit_command, dismiss_command
 from apes.cli.renewing import renew_command
 from apes.errors import BudgetExceeded
 

@@ -1,4 +1,4 @@
-"""Commands that bring a federation about: init for a trial; invite, join and admit, each for its own party."""
+"""Commands that bring a federation about: init for a trial; invite and join, each for its own party."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -19,9 +19,7 @@ from apes.terms.own_table import OwnTable
 
 if TYPE_CHECKING:
     from apes.data.table.schema import Schema
-    from apes.federation.card import Card
     from apes.federation.subject import Subject
-    from apes.shuffler.service.policy import Policy
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
 _CARD = typer.Option(help="Most senders that one device or silo may bring.")
@@ -167,48 +165,6 @@ def join_command(
     text = f"{len(card.senders)} users train {runs}, invitation {signed.fingerprint}; hand over {folder / CARD}"
     said = {"folder": str(folder), "model": model, "fingerprint": signed.fingerprint, **facts, **asdict(card)}
     shared.tell(said, as_json, text)
-
-
-def admit_command(
-    folder: Folder,
-    cards: Annotated[list[Path], typer.Argument(help="The cards of all who take part; with --add, of those who join.")],
-    add: Annotated[bool, typer.Option("--add", help="Keep whoever is admitted already.")] = False,
-    as_json: shared.Json = False,
-) -> None:
-    """Write the shuffler's policy: exactly these cards' users may report; a running shuffler takes it by itself."""
-    from apes.federation.members import changing
-    from apes.federation.parties import admit, admit_more
-
-    if add:
-        policy = admit_more(folder, _read_cards(cards))
-    else:
-        with changing(folder):
-            policy = admit(folder, _read_cards(cards))
-    _tell_admitted(folder, policy, as_json)
-
-
-def dismiss_command(
-    folder: Folder,
-    cards: Annotated[list[Path], typer.Argument(help="The cards of those who go.")],
-    as_json: shared.Json = False,
-) -> None:
-    """Take cards back: their users' reports count no longer; a running shuffler heeds it from its next round."""
-    from apes.federation.parties import dismiss
-
-    _tell_admitted(folder, dismiss(folder, _read_cards(cards)), as_json)
-
-
-def _read_cards(paths: list[Path]) -> "list[Card]":
-    from apes.federation.card import Card
-    from apes.storage.settings import read_settings
-
-    return [read_settings(path, Card) for path in paths]
-
-
-def _tell_admitted(folder: Path, policy: "Policy", as_json: bool) -> None:
-    said = {"terms": policy.terms, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
-    said |= {"colluding": policy.distrusted, "needed": policy.needed}
-    shared.tell(said, as_json, f"{said['users']} users admitted to {folder}")
 
 
 def _chosen(choices: dict[str, Any], model: str | None) -> Choices:

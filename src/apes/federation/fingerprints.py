@@ -1,7 +1,6 @@
 """Fingerprints: what two people read to one another to see that both have the same invitation."""
 
 import hashlib
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from apes.errors import DataError, ParameterError
@@ -31,9 +30,13 @@ def grouped(digest: str) -> str:
 def fingerprints(invitation: "Invitation") -> dict[str, str]:
     """Fingerprints of an invitation and of the keys that it names; the first covers all the others, and the terms."""
     found = {"invitation": invitation.fingerprint, "authority's key": grouped(invitation.authority)}
-    for name in (entry.name for entry in fields(invitation) if entry.name.endswith("_key")):
-        found[f"{name.removesuffix('_key')}'s key"] = fingerprint(bytes.fromhex(getattr(invitation, name)))
-    return found
+    keys = {
+        "shuffler's key": invitation.shuffler_key,
+        "receipts' key": invitation.receipts_key,
+        "analyzer's key": invitation.analyzer_key,
+        "organiser's key": invitation.organiser_key,
+    }
+    return found | {name: fingerprint(bytes.fromhex(key)) for name, key in keys.items()}
 
 
 def check_fingerprint(expected: str, found: str) -> None:

@@ -23,6 +23,7 @@ from apes.shuffler.service.intake import Intake, ReportRefusal
 from apes.shuffler.service.ledger import Closed, RoundClosed, ShufflerLedger
 from apes.shuffler.service.metrics import Metrics
 from apes.shuffler.service.policy import Policy
+from apes.shuffler.service.refused import RequestRefused
 from apes.shuffler.service.store import LedgerError
 from apes.storage.json_logs import RareLog, log
 from apes.wire.announcement import ANNOUNCEMENT_BYTES, Announcement
@@ -38,14 +39,6 @@ _SECONDS_FOR_A_PIECE = 60.0
 # Beyond twice what honest senders can fill.
 _BYTES_OF_RUBBISH = 16 << 20
 _FRAMES_OF_RUBBISH = 20_000
-
-
-class RequestRefused(Exception):  # noqa: N818 - an answer, not a failure of ours
-    """A request that the policy does not allow: HTTP status, one word that is counted, what the caller may know."""
-
-    def __init__(self, status: int, reason: str, message: str, details: dict[str, int] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.reason, self.details = status, reason, details or {}
 
 
 @dataclass(frozen=True)

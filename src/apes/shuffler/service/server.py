@@ -21,7 +21,8 @@ from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.listener import Greeter, Listener, is_shown
 from apes.shuffler.service.metrics import Metrics
 from apes.shuffler.service.policy_file import PolicyFile
-from apes.shuffler.service.rounds import Keys, RequestRefused, Rounds
+from apes.shuffler.service.refused import RequestRefused
+from apes.shuffler.service.rounds import Keys, Rounds
 from apes.shuffler.service.store import ledger_place
 from apes.storage.json_logs import log, take_over_logging
 from apes.storage.settings import read_key, read_settings, read_token
