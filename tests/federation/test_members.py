@@ -75,12 +75,12 @@ def test_a_running_shuffler_takes_a_new_policy(shuffler, small, policy):
 def test_a_round_that_has_begun_goes_on_under_its_policy(shuffler, small, policy):
     run = shuffler.next_run()
     reports = honest(small, run=run)
-    begun = shuffler.begin_upload(run, b"".join(framed(reports[:4])))
+    begun = shuffler.begin_upload(run, b"".join(framed(reports[:5])))
     # Somebody else asks, so that the new one is in force for whoever comes now.
     assert shuffler.get(run=run).status_code == 404
     shuffler.write_policy(first(policy, 6))
     assert released(shuffler, small) == (6, {"unregistered": 2})
-    rest = b"".join(framed(reports[4:]))
+    rest = b"".join(framed(reports[5:]))
     with begun:
         begun.sendall(rest + (1000 - len(rest) - 4).to_bytes(4, "little") + bytes(1000 - len(rest) - 4))
         assert begun.recv(1 << 16).startswith(b"HTTP/1.1 200")

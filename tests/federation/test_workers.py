@@ -34,7 +34,15 @@ def shuffler(small, tmp_path_factory):
 def workers_of(shuffler):
     """The processes that count; not the one that only keeps their semaphores in order."""
     children = psutil.Process(shuffler._process.pid).children(recursive=True)
-    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    return [child for child in children if is_worker(child)]
+
+
+def is_worker(child):
+    try:
+        return "spawn_main" in " ".join(child.cmdline())
+    except psutil.NoSuchProcess:
+        # It was killed, and nobody has heard of it yet.
+        return False
 
 
 async def in_pieces(data, step=1000):

@@ -117,7 +117,7 @@ def invite_command(
 
 
 # parameters: one per option, as typer wants it.
-def join_command(
+def join_command(  # long: options, each explained where it is named
     folder: Folder,
     invitation: Annotated[Path, typer.Option(help="Folder with the invitation.")],
     data: Annotated[
