@@ -139,6 +139,7 @@ def device(open_folder, python):
         (tools / name).chmod(0o755)
     org, home, ports = open_folder / "org", open_folder / "device", free_ports(3)
     options = ["--users", 2, "--rounds", 1, "--nodes", 1, "--smallest-cohort", 2, "--levels", 16]
+    options += ["--largest-card", 2, "--colluding", 0]
     options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1"]
     servers = ["--shuffler", f"127.0.0.1:{ports[0]}", "--superlink", f"127.0.0.1:{ports[1]}"]
     code, _, errors = apes("federation", "invite", org, *options, *servers)

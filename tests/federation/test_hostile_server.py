@@ -107,7 +107,8 @@ out = ""
 def trial(small_digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("s") / "two"
     plan, people = Plan(rounds=ROUNDS, levels=16), Simulation(users=DEVICES, budgets="grid:0.5:1", features="pixels")
-    set_up(folder, plan, Subject.of_images(people, small_digits), people.people(small_digits), DEVICES)
+    subject, everybody = Subject.of_images(people, small_digits), people.people(small_digits)
+    set_up(folder, plan, subject, everybody, DEVICES, colluding=0)
     trial = Trial(folder)
     try:
         trial.start(["shuffler", "superlink", *trial.vaults])

@@ -201,8 +201,8 @@ class TestJoin:
         code, output, errors = join(tmp_path / "d", invitation, data, "--model", MAKE, "--json")
         assert code == 0, errors
         assert json.loads(output)["model"] == MAKE
-        assert json.loads((tmp_path / "d" / "vault.json").read_text())["model"] == MAKE
-        assert FederationTerms.read(tmp_path / "d" / "terms.json") == terms_of()
+        assert json.loads((tmp_path / "d" / "vault" / "vault.json").read_text())["model"] == MAKE
+        assert FederationTerms.read(tmp_path / "d" / "vault" / "terms.json") == terms_of()
         code, output, _ = join(tmp_path / "e", invitation, data, "--model", MAKE)
         assert (code, "8 users train tiny_models:make" in output) == (0, True)
 

@@ -116,7 +116,7 @@ def test_the_shufflers_roster_is_of_other_terms(refused):
     for device in range(1, DEVICES + 1):
         events = [json.loads(line) for line in refused.logs[f"vault-{device:04d}"].splitlines()]
         # A probe whether somebody listens is no request.
-        assert {(event["event"], event["reason"]) for event in events} <= {("refused", "request")}
+        assert {(event["event"], event.get("reason")) for event in events} <= {("vault", None), ("refused", "request")}
     assert "the roster is not that of this run under these terms" in refused.errors.splitlines()[-1]
 
 

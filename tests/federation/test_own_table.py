@@ -119,13 +119,13 @@ def test_five_devices_encode_as_one_table(invitation, tmp_path):
         assert answer["table"]["rows"] == len(part)
         alone = whole(part)
         own = alone.block(0, alone.budgets.size)
-        stored = read_arrays(folder / "data.npz", ("features", "labels", "offsets", "budgets"))
+        stored = read_arrays(folder / "vault" / "data.npz", ("features", "labels", "offsets", "budgets"))
         assert stored["features"].tobytes() == own.features.tobytes()
         assert (stored["labels"] == own.labels).all()
         assert (stored["offsets"] == own.offsets).all()
         assert (stored["budgets"] == own.budgets).all()
         assert answer["table"]["clipped"] == alone.facts.clipped
-        _, terms, holdings = read_vault(folder / "vault.json")
+        _, terms, holdings = read_vault(folder / "vault" / "vault.json")
         assert terms.digest == FederationTerms.read(invitation / "terms.json").digest
         assert (holdings.population.block(0, own.budgets.size).features == own.features).all()
     everybody = whole(rows)
@@ -148,7 +148,7 @@ def test_one_persons_table_needs_no_column_of_persons(invitation, tmp_path):
         "--budget",
         0.5,
     )
-    stored = read_arrays(tmp_path / "d" / "data.npz", ("features", "offsets", "budgets"))
+    stored = read_arrays(tmp_path / "d" / "vault" / "data.npz", ("features", "offsets", "budgets"))
     assert stored["features"].tobytes() == whole(rows).block(0, 1).features.tobytes()
     assert (stored["offsets"].tolist(), stored["budgets"].tolist()) == ([0, len(rows)], [0.5])
 
@@ -211,7 +211,7 @@ def test_real_valued_labels(tmp_path):
         tmp_path / "org" / "invitation",
         *mine,
     )
-    stored = read_arrays(tmp_path / "d" / "data.npz", ("labels",))["labels"]
+    stored = read_arrays(tmp_path / "d" / "vault" / "data.npz", ("labels",))["labels"]
     assert stored.dtype == np.float32
     assert np.abs(stored).max() <= 1
 

@@ -93,20 +93,23 @@ def open_vault(file: Path) -> VaultSocket:
     warm_up(terms, holdings, model)
     vault = Vault(terms, settings.runs, holdings, shuffler, analyzer, ledger, model)
     seconds = settings.answer_seconds or public_seconds(terms.dimensions, users)
-    return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, seconds, courier)
+    served = VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, seconds, courier)
+    if courier is None:
+        log("vault", accounts="one", message="a trial: whoever takes over the courier can read the data")
+    else:
+        log("vault", accounts="apart", courier=settings.courier)
+    return served
 
 
 def _asking_account(file: Path) -> int | None:
-    """Number of the account that may ask, once it is sure that it cannot read; None in a trial, which says so."""
+    """Number of the account that may ask, once it is sure that it cannot read; None in a trial."""
     settings, folder = read_settings(file, VaultSettings), file.parent
     if settings.one_account:
-        log("vault", accounts="one", message="a trial: whoever takes over the courier can read the data")
         return None
     if settings.courier is None:
         raise DataError(f"{file} names no account for the courier, and is no trial with one_account")
     courier = Account.find(settings.courier)
     check_apart(courier, [file, *(folder / name for name in (settings.data, settings.keys, settings.ledger))])
-    log("vault", accounts="apart", courier=courier.name)
     return courier.user
 
 
