@@ -120,7 +120,8 @@ class People:
         self.targets = None if targets is None else positive_array("targets", targets)
         if self.targets is not None and self.targets.size != users:
             raise ParameterError(f"targets must have one entry per user, {users}, got {self.targets.size}")
-        starts, marks = numbers("offsets", offsets, "iu"), numbers("labels", labels)
+        # What is neither class nor target is refused below, in words about labels.
+        starts, marks = numbers("offsets", offsets, "iu"), numbers("labels", labels, "iufUSO")
         rows = numbers("features", features, "biuf")
         if starts.shape != (users + 1,):
             raise ParameterError(f"offsets must have one entry more than the {users} budgets, got {starts.size}")
