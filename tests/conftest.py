@@ -6,10 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 import apes
 from apes.data import Dataset, load
 from apes.data.digits import make_digits
+
+# A machine that is busy with other tests is no fault of Hypothesis' strategies.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apes.checks import finite, positive, positive_array, whole, within
+from apes.checks import finite, plain_text, positive, positive_array, whole, within
 from apes.errors import ParameterError
 
 exact = settings(derandomize=True, deadline=None)
@@ -128,3 +128,14 @@ def test_finite_names_the_place(dtype, bad):
 def test_every_refusal_is_a_parameter_error(check, value):
     with pytest.raises(ParameterError, match=r"^budgets must be "):
         check("budgets", value)
+
+
+@pytest.mark.parametrize("text", ["age", "größe in cm", "Alter (Jahre)", "\u0646\u200c\u0645", "a\u00a0b", "年齢"])
+def test_a_text_that_shows_as_what_it_is(text):
+    assert plain_text("label", text) == text
+
+
+@pytest.mark.parametrize("text", ["", "a\nb", "a\x1b[2K", "a\rb", "\u202eega", "a\u2028b", "a\ud800", 5, None])
+def test_a_text_that_could_show_as_another(text):
+    with pytest.raises(ParameterError, match=r"^label must be a text without line breaks and control characters, got"):
+        plain_text("label", text)

@@ -10,7 +10,7 @@ import apes
 SOURCE = Path(apes.__file__).parent
 FOUNDATION = {"errors", "checks", "mathematics"}
 # What a user's side stands on, and what all parties exchange.
-PEOPLE = {"budgets", "data", "population", "models", "features"}
+PEOPLE = {"budgets", "data", "population", "partitions", "models", "features"}
 PARTIES = {"client", "shuffler", "analyzer"}
 ZONES = FOUNDATION | PEOPLE | PARTIES | {"messages", "accounting"}
 TRAINING = ZONES | {"terms", "training", "storage"}
@@ -24,6 +24,7 @@ ROOMS = {
     "budgets": FOUNDATION,
     "data": FOUNDATION | {"storage"},
     "population": FOUNDATION | {"budgets", "data"},
+    "partitions": FOUNDATION | {"budgets", "data", "population"},
     "torch_modules": FOUNDATION,
     "models": FOUNDATION | {"data", "population", "torch_modules"},
     "features": FOUNDATION | {"data", "population", "torch_modules"},

@@ -1,6 +1,7 @@
 """Checks of parameters: the valid condition is written out, so that NaN fails it."""
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -10,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from apes.errors import ParameterError
 
 T = TypeVar("T")
+# What moves a terminal's cursor, breaks a line or turns the direction of writing: a name with it could show as another.
+_HIDDEN_KINDS = ("Cc", "Cs", "Zl", "Zp")
+_TURNS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def positive(name: str, value: float, upper: float = math.inf) -> float:
@@ -51,6 +55,14 @@ def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
     """Return ``value`` if it is one of those allowed, else raise."""
     if value not in allowed:
         raise ParameterError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+    return value
+
+
+def plain_text(name: str, value: str) -> str:
+    """Return ``value`` if it is a text that shows as what it is, else raise."""
+    is_text = isinstance(value, str) and value != ""
+    if not is_text or any(unicodedata.category(sign) in _HIDDEN_KINDS or sign in _TURNS for sign in value):
+        raise ParameterError(f"{name} must be a text without line breaks and control characters, got {value!r}")
     return value
 
 

@@ -23,3 +23,7 @@ class ProtocolError(ApesError):
 
 class BudgetExceeded(ApesError):  # noqa: N818 - the name says what happened, as in the design
     """A release would spend more privacy budget than was granted."""
+
+
+class WorkersError(ApesError):
+    """Those who do the work are not to be had: gone, out of reach or of another version; says what to do."""

@@ -70,6 +70,10 @@ class Population(Protocol):
         `block` gives the same users the same data whenever and on whichever thread it is asked; a user's budget does
         not depend on the user's data. It may have ``targets``, the largest central epsilon that each user allows over
         all rounds, which must not depend on data either: whoever would pass the own one is left out.
+
+    It may also have ``part(start, stop)``, for workers elsewhere: a population that can be pickled, small if possible
+    (where the data are, rather than the data), and answers ``block(s, t)`` for start <= s < t <= stop under the same
+    numbers as this one does. A worker keeps its part for a whole run. Without it the population is sent whole.
     """
 
     @property
@@ -79,6 +83,27 @@ class Population(Protocol):
     @property
     def digest(self) -> str:
         """Text that tells these users with their data and budgets from any others; a resumed run compares it."""
+
+    def block(self, start: int, stop: int) -> UserBlock:
+        """Users start .. stop - 1."""
+
+
+def part_of(population: Population, start: int, stop: int) -> Population:
+    """Users start .. stop - 1 for a worker elsewhere, under the same numbers; everybody if there are no parts."""
+    part = getattr(population, "part", None)
+    return population if part is None else part(start, stop)
+
+
+class KnownRows(Protocol):
+    """People of whom is known what a model that fits them looks like: those of `People`, or of `apes.Partitions`."""
+
+    @property
+    def features(self) -> int:
+        """Numbers of a row."""
+
+    @property
+    def classes(self) -> int:
+        """Number of classes; raises where labels are real-valued."""
 
     def block(self, start: int, stop: int) -> UserBlock:
         """Users start .. stop - 1."""
@@ -217,11 +242,8 @@ class People:
         Raises:
             DataError: Where a cell is missing or cannot be read, in one line that names row and column.
         """
-        by_name = bounds if isinstance(bounds, Mapping) else {ALL_OTHERS: bounds}
-        if budget is not None and not isinstance(budgets, Mapping | None):
-            raise ParameterError(f"budgets must be levels by name, or left out, beside a column; got {budgets!r}")
-        levels = {} if budget is None or budgets is None else by_text("budgets", budgets)
-        texts = {} if categories is None else categories
+        by_name, texts = bounds_by_name(bounds), {} if categories is None else categories
+        levels = levels_by_name(budget, budgets)
         reading = Reading(
             user, label, budget, levels, by_name, texts, classes, task, ignore, max_rows, test_share, seed
         )
@@ -338,6 +360,62 @@ class People:
         rows = slice(offsets[0], offsets[-1])
         budgets, features, labels = self._budgets[start:stop], self._features[rows], self._labels[rows]
         return UserBlock(start, budgets, features, labels, offsets - offsets[0])
+
+    def part(self, start: int, stop: int) -> "PeoplePart":
+        """Users start .. stop - 1 for a worker elsewhere, under the same numbers: their rows and no others."""
+        return PeoplePart(self.block(start, stop))
+
+
+@dataclass(frozen=True, eq=False)
+class PeoplePart:
+    """Some of the users of `People`, under the numbers that they have there."""
+
+    users: UserBlock
+
+    @property
+    def budgets(self) -> F64:
+        """Local budgets of these users."""
+        return self.users.budgets
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what these users hold, and of their numbers."""
+        own = self.users
+        return _digest(np.array([own.first_user]), own.features, own.labels, own.offsets, own.budgets)
+
+    def block(self, start: int, stop: int) -> UserBlock:
+        """Users start .. stop - 1, without copying their data."""
+        own, first = self.users, self.users.first_user
+        if not first <= start < stop <= first + own.budgets.size:
+            within = f"[{first}, {first + own.budgets.size}]"
+            raise ParameterError(f"start and stop must be in order within {within}, got {start}, {stop}")
+        offsets = own.offsets[start - first : stop - first + 1]
+        rows = slice(offsets[0], offsets[-1])
+        budgets = own.budgets[start - first : stop - first]
+        return UserBlock(start, budgets, own.features[rows], own.labels[rows], offsets - offsets[0])
+
+
+def schema_of(people: Population) -> Schema | None:
+    """What is public about the table that people are of, where they are of one."""
+    schema = getattr(people, "schema", None)
+    return schema if isinstance(schema, Schema) else None
+
+
+def bounds_by_name(bounds: Mapping[str, Bounds] | Bounds) -> Mapping[str, Bounds]:
+    """Bounds of columns by name; one pair is that of all."""
+    return bounds if isinstance(bounds, Mapping) else {ALL_OTHERS: bounds}
+
+
+def levels_by_name(budget: str | None, budgets: Mapping[str, float] | str | None) -> dict[str, float]:
+    """The budget of every level, where a column ``budget`` has levels; none where it has numbers, or there is none."""
+    if budget is not None and not isinstance(budgets, Mapping | None):
+        raise ParameterError(f"budgets must be levels by name, or left out, beside a column; got {budgets!r}")
+    return {} if budget is None or budgets is None else by_text("budgets", budgets)
+
+
+def budgets_by_name(budgets: Mapping[Any, float], names: NDArray[Any]) -> F64:
+    """Budgets of users in order of their names."""
+    return _per_user("budgets", budgets, names, np.arange(names.size))
 
 
 def _digest(*arrays: NDArray[Any]) -> str:

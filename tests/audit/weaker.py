@@ -31,7 +31,11 @@ def norm_too_large(monkeypatch):
 
 def one_coordinate_more(monkeypatch):
     """Users keep one coordinate more than is certified; where there is no choice, one is not charged for."""
-    monkeypatch.setattr(apes.client.client, "top_b_first", lambda update, b, shape: top_b_first(update, b + 1, shape))
+
+    def one_more(update, b, shape, *, on_device):
+        return top_b_first(update, b + 1, shape, on_device=on_device)
+
+    monkeypatch.setattr(apes.client.client, "top_b_first", one_more)
     monkeypatch.setattr(apes.client.sparsifier, "keep_any", lambda b, *rest: keep_any(b + 1, *rest))
     exposure = Terms.exposure
 

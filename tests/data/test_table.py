@@ -249,8 +249,8 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
 def test_what_names_a_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.txt").write_text("x")
-    assert [is_table(name) for name in ("a.csv", "b.PARQUET", "c.npz", "rows.txt")] == [True] * 4
-    assert [is_table(name) for name in ("digits", "none.txt", ".")] == [False] * 3
+    assert [is_table(name) for name in ("a.csv", "b.PARQUET", "c.npz", "rows.txt", ".", "rows/*")] == [True] * 6
+    assert [is_table(name) for name in ("digits", "none.txt")] == [False] * 2
 
 
 def test_a_torch_data_set():

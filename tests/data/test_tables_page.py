@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from apes.cli.main import app
@@ -27,11 +28,40 @@ def patients(path, count=400):
 
 def test_the_python_example(tmp_path):
     patients(tmp_path / "patients.csv")
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    example, _ = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["cautious", "usual", "open"]
     assert done.stdout.splitlines()[-1] == "(1, 4)"
+
+
+def in_files(folder, table):
+    """The same patients in three Parquet files; ids rise from file to file."""
+    csv, parquet = pytest.importorskip("pyarrow.csv"), pytest.importorskip("pyarrow.parquet")
+    whole = csv.read_csv(table).sort_by("patient")
+    folder.mkdir()
+    for at in range(3):
+        parquet.write_table(whole.slice(at * 134, 134), folder / f"{at}.parquet")
+
+
+def test_the_python_example_of_many_files(tmp_path):
+    patients(tmp_path / "patients.csv")
+    in_files(tmp_path / "patients", tmp_path / "patients.csv")
+    first, second = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    again = f"{first}\nbefore = run.model_sha256\n{second}\nassert run.model_sha256 == before"
+    done = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "(64, 4)"
+
+
+def test_the_command_of_many_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    patients(tmp_path / "patients.csv")
+    in_files(tmp_path / "patients", tmp_path / "patients.csv")
+    text = re.search(r"```\n(apes train --data patients/.*?)```", PAGE, flags=re.DOTALL).group(1).replace("\\\n", " ")
+    choices = ["--norm", "0.5", "--clip", "0.2", "--rounds", "3", "--delta", "1e-4"]
+    done = CliRunner().invoke(app, [*shlex.split(text)[1:], *choices])
+    assert done.exit_code == 0, done.stderr
 
 
 def test_the_commands(tmp_path, monkeypatch):

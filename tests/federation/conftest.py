@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from parties import OTHER_RUN, RUN, agreed
+from parties import ANALYZER, BUDGETS, OTHER_RUN, RECEIPTS, RUN, agreed, announced, public
 
 from apes.federation.terms import FederationTerms
 from apes.shuffler.service.policy import Policy
-from apes.wire.envelope import Binding, seal
+from apes.shuffler.service.rounds import Keys
+from apes.wire.envelope import seal
 from apes.wire.packing import packed
 
 
@@ -24,16 +25,21 @@ class Small:
     shuffler: X25519PrivateKey
     policy: Policy
 
-    def binding(self, number=1, run=RUN, terms=None):
-        return Binding(bytes.fromhex(run), number, bytes.fromhex(terms or self.terms.digest))
+    @property
+    def services_keys(self):
+        return Keys(self.shuffler, RECEIPTS)
 
-    def report(self, user, levels=None, budget=0.5, number=1, run=RUN, terms=None, key=None):
+    def announced(self, number=1, terms=None, **choices):
+        return announced(terms or self.terms.digest, number, **choices)
+
+    def report(self, user, levels=None, budget=None, key=None, **bound):
         """A sealed report as an honest user's vault would make it, but for what is asked otherwise."""
+        budget = BUDGETS[user] if budget is None else budget
         if levels is None:
             levels = np.full(self.terms.dimensions, user % self.terms.levels, dtype=np.uint8)
         key = self.keys[user] if key is None else key
         report = packed(levels, self.terms.levels)
-        return seal(report, budget, self.binding(number, run, terms), key, self.shuffler.public_key())
+        return seal(report, budget, self.announced(**bound).binding, key, self.shuffler.public_key())
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +55,9 @@ def small():
         charged=terms.charged,
         delta=1e-3,
         **asdict(terms.limits),
-        senders=tuple(key.public_key().public_bytes_raw().hex() for key in keys),
+        analyzer=public(ANALYZER),
+        senders=tuple(public(key) for key in keys),
+        budgets=tuple(BUDGETS.tolist()),
     )
     return Small(terms, keys, X25519PrivateKey.generate(), policy)
 

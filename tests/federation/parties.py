@@ -1,5 +1,6 @@
 """Real `apes` processes for the tests: started, asked, killed, started again; and what honest users send."""
 
+import hashlib
 import io
 import itertools
 import json
@@ -13,11 +14,13 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import numpy as np
 import psutil
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, settings
 
 from apes import Examples, LogisticRegression, Schedule, Terms
@@ -28,23 +31,33 @@ from apes.federation.keys import Authority, write_secret
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
 from apes.federation.vault.folder import VaultSettings
+from apes.federation.vault.witness import new_witness
+from apes.shuffler.service import witness
 from apes.shuffler.service.policy import Limits
 from apes.shuffler.service.server import ShufflerSettings
 from apes.storage.database import read_database
 from apes.storage.files import write_bytes
 from apes.storage.settings import read_settings, write_settings
 from apes.training.run import Identity, Run
+from apes.wire.announcement import FIRST, Announcement
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader, framed
 from apes.wire.packing import unpacked
+from apes.wire.receipt import Receipt
+from apes.wire.release import Release
+from apes.wire.roster import Roster
 
 APES = Path(sys.executable).with_name("apes")
 TOKEN = "a-token-of-the-tests"
 RUN, OTHER_RUN = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+# As many as tests of one shuffler may want, beside those two.
+RUNS = (RUN, OTHER_RUN, *(f"{number:032x}" for number in range(1, 200)))
 # Eight users' levels and budgets; the budgets have digits that occur nowhere else.
 LEVELS = np.random.default_rng(11).integers(0, 16, (8, 15), dtype=np.uint8)
 BUDGETS = np.array([0.7318642, 0.0591837, 0.9946521, 0.3517264, 0.4628193, 0.8273916, 0.1938475, 0.6152738])
-LIMITS = Limits(0.05, 1.0, 3)
+# Everybody is honest here; who may not be is looked at in test_who_counts.py.
+LIMITS = Limits(0.05, 1.0, 3, largest_card=8, colluding=0)
+ANALYZER, RECEIPTS = (Ed25519PrivateKey.from_private_bytes(bytes(32 * [number])) for number in (1, 2))
 EXTREME_WEIGHTS = {
     "3e38": np.full(15, 3e38),
     "-3e38": np.full(15, -3e38),
@@ -78,6 +91,17 @@ def agreed(rounds=3, features=4, local=None, limits=None, **choices):
     return FederationTerms(terms, LogisticRegression(features, 3, local), LIMITS if limits is None else limits)
 
 
+def public(key):
+    """The public half of a key, in hexadecimal."""
+    return key.public_key().public_bytes_raw().hex()
+
+
+def announced(terms, number=1, run=RUN, weights=bytes(60), previous=FIRST):
+    """A round as the analyzer announces it, under the terms with this digest."""
+    digest = hashlib.sha256(weights).digest()
+    return Announcement(bytes.fromhex(run), number, bytes.fromhex(terms), digest, previous)
+
+
 def honest(small, users=range(8), **bound):
     """Sealed reports of these users."""
     return [small.report(user, LEVELS[user], BUDGETS[user], **bound) for user in users]
@@ -89,11 +113,21 @@ def counts_of(levels):
 
 
 def is_of(release, users):
-    """Whether a release holds exactly the reports of these users."""
+    """Whether a release, or what was taken in so far, holds exactly the reports of these users."""
     users = sorted(users)
-    return (release.batch.counts == counts_of(LEVELS[users])).all() and (
-        release.batch.budgets == np.sort(BUDGETS[users])
-    ).all()
+    is_released = isinstance(release, Release)
+    counts, present = (
+        (release.counts, release.receipt.users) if is_released else (release.counts(), len(release.senders))
+    )
+    return present == len(users) and (counts == counts_of(LEVELS[users])).all()
+
+
+def release_of(announcement, users=range(8), budgets=BUDGETS, /, key=RECEIPTS, **changes):
+    """The shuffler's release of these users' reports on an announcement; ``budgets`` are the roster's."""
+    run, terms = announcement.run.hex(), announcement.terms.hex()
+    roster, previous = Roster(run, terms, budgets).digest, announcement.previous.hex()
+    bound = run, announcement.round, terms, announcement.digest.hex(), roster, len(users), 0, (0, 0), "0" * 64, previous
+    return Release.of(replace(Receipt(*bound), **changes), counts_of(LEVELS[list(users)]), key)
 
 
 def resigned(unsigned, key):
@@ -119,10 +153,13 @@ class Party:
         self._arguments = [APES, command, settings]
         self._rounds = itertools.count(1)
         self._process = None
+        self.open_files = None  # soft and hard limit, if not this process'
 
     def start(self):
+        limit = None if self.open_files is None else lambda: resource.setrlimit(resource.RLIMIT_NOFILE, self.open_files)
+        quiet = {"stdin": subprocess.DEVNULL, "preexec_fn": limit}
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log, **quiet)
         until(self.is_ready, self._process)
 
     def kill(self):
@@ -158,18 +195,24 @@ class Party:
 class Shuffler(Party):
     """A shuffler on a port of the loopback address."""
 
-    def __init__(self, folder, policy, key):
+    def __init__(self, folder, policy, key, **choices):
         super().__init__("shuffler", folder / "shuffler.json")
         authority, (self.port,) = Authority(), free_ports(1)
         certificate, private = authority.issue(HOST)
         write_bytes(folder / "tls.pem", certificate)
         write_secret(folder / "tls.key", private)
         write_secret(folder / "shuffler.key", key.private_bytes_raw())
+        write_secret(folder / "receipts.key", RECEIPTS.private_bytes_raw())
         write_secret(folder / "token", TOKEN.encode())
-        write_settings(folder / "policy.json", policy)
-        write_settings(folder / "shuffler.json", ShufflerSettings(HOST, self.port))
+        self.write_policy(policy)
+        write_settings(folder / "shuffler.json", ShufflerSettings(HOST, self.port, **choices))
+        witness.new_witness(folder / "witness.json")
         self.tls = ssl.create_default_context(cadata=authority.certificate().decode())
         self.http = self.client()
+
+    def write_policy(self, policy):
+        write_settings(self.folder / "policy.json", policy, 0o600)
+        self.terms = policy.terms
 
     def client(self):
         return httpx.Client(
@@ -186,10 +229,21 @@ class Shuffler(Party):
         except httpx.TransportError:
             return False
 
-    def get(self, number, run=RUN):
+    def next_run(self):
+        """A run that no other test uses."""
+        return f"{self.next_round():032x}"
+
+    def get(self, number=1, run=RUN):
         return self.http.get(path(number, run))
 
-    def post(self, number, reports, run=RUN):
+    def announce(self, number=1, run=RUN, key=ANALYZER, **choices):
+        """Announce a round; what the shuffler says to it."""
+        signed = announced(self.terms, number, run, **choices).signed(key)
+        return self.http.put(f"{path(number, run)}/announcement", content=signed)
+
+    def post(self, reports, number=1, run=RUN, **choices):
+        """Announce a round, and send its reports."""
+        self.announce(number, run, **choices)
         return self.http.post(path(number, run), content=b"".join(framed(reports)))
 
     def metrics(self):
@@ -204,11 +258,12 @@ class Shuffler(Party):
         """A bare TLS connection."""
         return self.tls.wrap_socket(socket.create_connection((HOST, self.port)), server_hostname=HOST)
 
-    def begin_upload(self, number, body):
-        """Send the head and a part of a batch; the rest is up to the caller."""
+    def begin_upload(self, run, body):
+        """Announce a run's first round, send the head and a part of its batch; the rest is up to the caller."""
+        self.announce(run=run)
         connection = self.connect()
         connection.sendall(
-            f"POST {path(number)} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"POST {path(run=run)} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
             f"Content-Length: {len(body) + 1000}\r\n\r\n".encode()
             + body
         )
@@ -220,7 +275,7 @@ def rounds_of(ledger, sender):
     return read_database(ledger, f"select count(*) from participants where sender = x'{sender.hex()}'")[0][0]
 
 
-def path(number, run=RUN):
+def path(number=1, run=RUN):
     return f"/v1/runs/{run}/rounds/{number}"
 
 
@@ -236,9 +291,11 @@ class VaultProcess(Party):
         write_secret(folder / "data.npz", archive.getvalue())
         write_secret(folder / "keys.bin", b"".join(key.private_bytes_raw() for key in keys))
         terms.write(folder / "terms.json")
-        public = shuffler.public_key().public_bytes_raw().hex()
-        settings = VaultSettings(runs, public, **choices)
+        # Short: there are many questions, and only tests of time are about time.
+        own = {"socket": "vault.sock", "one_account": True, "answer_seconds": 0.01, "ledger_id": os.urandom(16).hex()}
+        settings = VaultSettings(runs, public(shuffler), public(ANALYZER), **own | choices)
         self.ledger = folder / settings.ledger
+        new_witness(folder / settings.witness)
         write_settings(folder / "vault.json", settings)
 
     def is_ready(self):
@@ -246,11 +303,11 @@ class VaultProcess(Party):
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(str(self.socket)) == 0
 
-    def request(self, number, weights=None, **changes):
+    def request(self, number, weights=None, key=ANALYZER, **changes):
         """A request as bytes, honest but for the changes."""
-        header = {"version": 2, "run": RUN, "round": number, "terms": self.terms.digest, **changes}
         weights = bytes(4 * self.terms.dimensions) if weights is None else weights
-        return b"".join(framed([json.dumps(header).encode(), weights]))
+        bound = {"terms": self.terms.digest, "number": number, "weights": weights, **changes}
+        return b"".join(framed([announced(**bound).signed(key), weights]))
 
     def ask(self, request):
         """The whole answer to these bytes."""
@@ -289,9 +346,16 @@ def new_run(layout):
     return Run(terms.terms, schedule, model, of, test=test, **choices)
 
 
-def take(run, batch):
-    """Charge a round and conclude it."""
-    run.charge(batch.budgets)
+def worst_of(enrolled, honest):
+    """Whom a round is charged for: somebody with the largest budget, among others with the largest that there are."""
+    ordered = sorted(enrolled, reverse=True)
+    return np.array([ordered[0], *ordered[: honest - 1]])
+
+
+def take(run, batch, honest=None):
+    """Charge a round and conclude it; ``honest`` are how many of those in it are relied on, by default all."""
+    honest = batch.budgets.size if honest is None else honest
+    run.charge(np.sort(batch.budgets), worst_of(batch.budgets, honest))
     run.conclude(batch, time.perf_counter())
 
 

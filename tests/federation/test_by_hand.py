@@ -36,8 +36,8 @@ def write_data(path, seed, budgets, features=784):
 @pytest.fixture(scope="module")
 def invited(tmp_path_factory):
     folder = tmp_path_factory.mktemp("h")
-    ports = free_ports(4)
-    options = ["--users", 3, "--rounds", 1, "--nodes", 2, "--smallest-cohort", 3, "--levels", 16]
+    ports = free_ports(2)
+    options = ["--users", 3, "--rounds", 1, "--nodes", 2, "--smallest-cohort", 1, "--largest-card", 2, "--levels", 16]
     options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1"]
     servers = ["--shuffler", f"127.0.0.1:{ports[0]}", "--superlink", f"127.0.0.1:{ports[1]}"]
     code, output, errors = apes("federation", "invite", folder / "org", *options, *servers, "--json")
@@ -47,7 +47,7 @@ def invited(tmp_path_factory):
 
 @contextlib.contextmanager
 def running(*scripts):
-    """Run start scripts until the block ends; SuperNodes sign off first."""
+    """Run start scripts until the block ends; couriers sign off first."""
     with contextlib.ExitStack() as stack:
         for script in scripts:
             log = stack.enter_context((script.parent / f"{script.stem}.log").open("wb"))
@@ -74,13 +74,14 @@ def test_from_the_invitation_to_the_model(invited):
         data = write_data(folder / f"data{number}.npz", number, budgets)
         device = folder / f"device{number}"
         joined = apes(
-            *("federation", "join", device, "--invitation", org / "invitation", "--data", data),
-            *("--node-port", ports[1 + number]),
+            "federation", "join", "--yes", "--one-account", device, "--invitation", org / "invitation", "--data", data
         )
         assert joined[0] == 0, joined[2]
         devices.append(device)
     assert apes("federation", "admit", org, *(device / "card.json" for device in devices))[0] == 0
-    nodes = [device / "start-supernode.sh" for device in devices]
+    nodes = [device / "start-courier.sh" for device in devices]
+    # One bad key, the first that is looked at, keeps nobody else out.
+    (org / "superlink" / "nodes" / "node-.pub").write_text("junk")
     with running(
         org / "shuffler" / "start.sh", org / "superlink" / "start.sh", *(d / "start-vault.sh" for d in devices)
     ):
@@ -112,7 +113,9 @@ def is_up(port):
 def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path):
     data = write_data(tmp_path / "data.npz", 1, budgets, features)
     invitation = invited[0] / "org" / "invitation"
-    code, _, errors = apes("federation", "join", tmp_path / "d", "--invitation", invitation, "--data", data)
+    code, _, errors = apes(
+        "federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", data
+    )
     assert code == 2
     assert said in errors
     assert not (tmp_path / "d").exists()
@@ -120,7 +123,17 @@ def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path
 
 def test_who_joins_may_set_a_limit_for_life(invited, tmp_path):
     data, invitation = write_data(tmp_path / "data.npz", 1, [1.0]), invited[0] / "org" / "invitation"
-    joining = ["federation", "join", tmp_path / "d", "--invitation", invitation, "--data", data]
+    joining = [
+        "federation",
+        "join",
+        "--yes",
+        "--one-account",
+        tmp_path / "d",
+        "--invitation",
+        invitation,
+        "--data",
+        data,
+    ]
     code, _, errors = apes(*joining, "--lifetime-epsilon", 0)
     assert (code, "lifetime_epsilon must be in (0, inf)" in errors) == (2, True)
     assert not (tmp_path / "d").exists()
@@ -135,12 +148,23 @@ def test_too_few_cards_are_not_admitted(invited, tmp_path):
     folder = invited[0]
     data = write_data(tmp_path / "data.npz", 1, [1.0])
     assert (
-        apes("federation", "join", tmp_path / "d", "--invitation", folder / "org" / "invitation", "--data", data)[0]
+        apes(
+            "federation",
+            "join",
+            "--yes",
+            "--one-account",
+            tmp_path / "d",
+            "--invitation",
+            folder / "org" / "invitation",
+            "--data",
+            data,
+        )[0]
         == 0
     )
     code, _, errors = apes("federation", "admit", folder / "org", tmp_path / "d" / "card.json")
     assert code == 2
-    assert "smallest_cohort must be in [1, 1]" in errors
+    said = "smallest_cohort 1 of honest senders beside colluding 2 needs at least 3 senders in all, got 1"
+    assert errors == f"apes: {said}\n"
 
 
 def test_an_address_needs_a_port(tmp_path):

@@ -6,9 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from parties import BUDGETS, LEVELS, RUN, VaultProcess, agreed, apes, counts_of, opened, population
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from parties import (
+    ANALYZER,
+    BUDGETS,
+    LIMITS,
+    RUN,
+    VaultProcess,
+    agreed,
+    announced,
+    apes,
+    opened,
+    population,
+    release_of,
+)
 
-from apes import CountedBatch, Examples, LogisticRegression, Schedule
+from apes import Examples, LogisticRegression, Schedule
 from apes.errors import DataError, ParameterError, ProtocolError
 from apes.features.oriented_gradients import OrientedGradients
 from apes.federation.analyzer import AnalyzerRun
@@ -19,7 +32,7 @@ from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.vault import Request, Vault, charges_of
 from apes.shuffler.service.policy import Limits
-from apes.wire.release import Release
+from apes.wire.roster import Roster
 
 CAP = 0.3
 CAPPED = np.minimum(BUDGETS, CAP)
@@ -32,10 +45,10 @@ def capped(small, tmp_path):
 
 
 def test_the_shuffler_takes_what_the_cap_leaves():
-    assert agreed().taken == Limits(0.05, 1.0, 3)
-    assert agreed(cap=CAP).taken == Limits(0.05, CAP, 3)
-    assert agreed(cap=0.01).taken == Limits(0.01, 0.01, 3)
-    assert agreed(cap=2.0).taken == Limits(0.05, 1.0, 3)
+    assert agreed().taken == LIMITS == Limits(0.05, 1.0, 3, 8, 0)
+    assert agreed(cap=CAP).taken == Limits(0.05, CAP, 3, 8, 0)
+    assert agreed(cap=0.01).taken == Limits(0.01, 0.01, 3, 8, 0)
+    assert agreed(cap=2.0).taken == LIMITS
     assert agreed(cap=CAP).worst.budgets.tolist() == 3 * [CAP]
     assert agreed(cap=CAP).digest != agreed().digest
     assert agreed(cap=CAP).limit.mu_squared < agreed().limit.mu_squared
@@ -54,8 +67,9 @@ def test_who_has_more_uses_the_cap():
 def test_reports_and_charges_are_of_the_cap(small, capped, tmp_path):
     _, terms, holdings = read_vault(capped.folder / "vault.json")
     with closing(VaultLedger(tmp_path / "x.sqlite", 8, Lifetime())) as ledger:
-        vault = Vault(terms, (RUN,), holdings, small.shuffler.public_key(), ledger, terms.model)
-        answer = vault.answer(Request(RUN, 1, terms.digest, bytes(60)))
+        keys = small.shuffler.public_key(), ANALYZER.public_key()
+        vault = Vault(terms, (RUN,), holdings, *keys, ledger, terms.model)
+        answer = vault.answer(Request(announced(terms.digest).signed(ANALYZER), bytes(60)))
         _, budgets, _ = opened(answer, small.shuffler)
         assert (budgets == CAPPED).all()
         spent = [sum(charge.epsilon * count for charge, count in rounds.items()) for rounds in ledger.spending()]
@@ -86,26 +100,28 @@ def org(tmp_path):
 def test_who_joins_allows_one_run_at_the_cap(org, tmp_path):
     np.savez(tmp_path / "data.npz", **population(), budgets=BUDGETS)
     joined = "--invitation", org / "invitation", "--data", tmp_path / "data.npz"
-    assert apes("federation", "join", tmp_path / "d", *joined)[0] == 0
+    assert apes("federation", "join", "--yes", "--one-account", tmp_path / "d", *joined)[0] == 0
     assert [account.allowance for account in read_accounts(tmp_path / "d")] == (15 * CAPPED * 3).tolist()
     assert {account.rounds_left for account in read_accounts(tmp_path / "d")} == {3}
     assert apes("federation", "admit", org, tmp_path / "d" / "card.json")[0] == 0
     policy = json.loads((org / "shuffler" / "policy.json").read_text())
     assert (policy["smallest_budget"], policy["largest_budget"]) == (0.05, CAP)
+    assert policy["budgets"] == CAPPED.tolist()
+    assert (org / "shuffler" / "policy.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_analyzer_takes_no_release_beyond_the_cap(org, monkeypatch):
+@pytest.mark.parametrize("budgets", [BUDGETS, CAPPED], ids=["own", "capped"])
+def test_the_analyzer_takes_no_release_beyond_the_cap(org, monkeypatch, budgets):
     run = AnalyzerRun(org / "analyzer" / "analyzer.json")
-
-    def release(budgets):
-        batch = CountedBatch(counts_of(LEVELS), np.sort(budgets))
-        return lambda _, number: Release(run.settings.run, number, run.terms.digest, batch)
-
-    monkeypatch.setattr(run._shuffler, "release", release(BUDGETS))
-    with pytest.raises(ProtocolError, match="beyond the terms' limits"):
-        run.begin_round()
-    monkeypatch.setattr(run._shuffler, "release", release(CAPPED))
-    assert not run.begin_round()
+    key = Ed25519PrivateKey.from_private_bytes((org / "shuffler" / "receipts.key").read_bytes())
+    roster = Roster(run.settings.run, run.terms.digest, budgets).signed(key)
+    monkeypatch.setattr(run._shuffler, "roster", lambda _: roster)
+    monkeypatch.setattr(run._shuffler, "release", lambda *_: release_of(run._announced(), range(8), budgets, key=key))
+    if budgets is CAPPED:
+        assert not run.begin_round()
+    else:
+        with pytest.raises(ProtocolError, match="beyond the terms' limits"):
+            run.begin_round()
 
 
 @pytest.fixture

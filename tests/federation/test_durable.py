@@ -12,9 +12,9 @@ from parties import OTHER_RUN, RUN, rounds_of
 from apes.accounting.cost import Cost
 from apes.errors import DataError
 from apes.federation.vault.charges import Charge, central_cost, local_epsilon
-from apes.federation.vault.ledger import VaultLedger
+from apes.federation.vault.ledger import Answer, VaultLedger
 from apes.federation.vault.lifetime import Lifetime
-from apes.shuffler.service.ledger import Closed, ShufflerLedger
+from apes.shuffler.service.ledger import Closed, RoundClosed, ShufflerLedger
 from apes.storage.database import open_database
 
 TABLE = "create table if not exists t (x integer primary key)"
@@ -94,7 +94,7 @@ def test_a_round_is_closed_once(file):
     ledger, sender = ShufflerLedger(file), bytes(32)
     assert ledger.find(RUN, 1) is None
     ledger.close_round(RUN, 1, Closed(b"first", b"release"), [sender])
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(RoundClosed):
         ledger.close_round(RUN, 1, Closed(b"second", b"another"), [b"another"])
     assert ledger.find(RUN, 1) == Closed(b"first", b"release")
     assert (rounds_of(file, sender), rounds_of(file, b"another")) == (1, 0)
@@ -109,7 +109,7 @@ ONE, OTHER = Charge(0.1, 0.5, 1e-15), Charge(0.3, 2.0, 1e-15)
 
 def record(ledger, number, answer, charges):
     with ledger.transaction():
-        ledger.record(RUN, number, answer, charges)
+        ledger.record(RUN, number, Answer(b"announced", answer), charges)
 
 
 def test_an_answer_is_recorded_once(file):
@@ -117,7 +117,7 @@ def test_an_answer_is_recorded_once(file):
     record(ledger, 1, b"answer", {0: ONE, 1: OTHER})
     with pytest.raises(sqlite3.IntegrityError):
         record(ledger, 1, b"another", {0: ONE, 1: OTHER})
-    assert ledger.find(RUN, 1) == b"answer"
+    assert ledger.find(RUN, 1) == Answer(b"announced", b"answer")
     assert ledger.spending() == [{ONE: 1}, {OTHER: 1}]
     ledger.close()
 
@@ -138,7 +138,8 @@ def test_old_answers_are_forgotten_and_their_cost_is_not(file):
     ledger = VaultLedger(file, 1, Lifetime())
     for number in range(1, 5):
         record(ledger, number, b"%d" % number, {0: ONE})
-    assert [ledger.find(RUN, number) for number in range(1, 6)] == [None, None, b"3", b"4", None]
+    found = [ledger.find(RUN, number) for number in range(1, 6)]
+    assert found == [*(Answer(b"announced", answer) for answer in (None, None, b"3", b"4")), None]
     assert (ledger.last_round(RUN), ledger.last_round(OTHER_RUN)) == (4, 0)
     assert ledger.spending() == [{ONE: 4}]
     ledger.close()
@@ -159,7 +160,7 @@ def test_a_vaults_ledger_is_shared_and_one_waits_for_the_other(file):
             waiting = other.submit(record, second, 2, b"second", {0: ONE})
             time.sleep(0.2)
             assert not waiting.done()
-            first.record(RUN, 1, b"first", {0: ONE})
+            first.record(RUN, 1, Answer(b"announced", b"first"), {0: ONE})
         waiting.result(timeout=60)
     with pytest.raises(sqlite3.Error):
         record(first, 3, b"third", {0: ONE, 1: ("no", "charge")})

@@ -17,9 +17,10 @@ import numpy as np
 import psutil
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import APES, apes, new_run, take
+from parties import APES, apes, new_run, worst_of
 
-from apes import Plan, Simulation
+from apes import CountedBatch, Plan, Simulation
+from apes.accounting.roster import read_as
 from apes.federation.subject import Subject
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.setup import set_up
@@ -44,6 +45,7 @@ def trial(small_digits, tmp_path_factory):
         Subject.of_images(people, small_digits),
         people.people(small_digits),
         DEVICES,
+        colluding=0,
         round_seconds=ROUND_SECONDS,
     )
     trial = Trial(folder)
@@ -148,7 +150,7 @@ def test_a_device_that_dies_in_mid_round_is_not_counted_and_the_certificate_says
     go_on(trial, anew=True)
     before = next_round(trial)
     # The one with the smallest budget: without another, the others' largest budget might go.
-    kill(trial, "node-0001", "vault-0001")
+    kill(trial, "courier-0001", "vault-0001")
     alone = len(before) + 1
     metrics = wait_for_rounds(trial, alone + 1)
     stop_analyzer(trial)
@@ -157,11 +159,10 @@ def test_a_device_that_dies_in_mid_round_is_not_counted_and_the_certificate_says
     answered, spent = vaults(trial)[1]
     assert alone not in answered
     assert spent == len(before)
-    # What was spent is charged to those who took part, and more than if nobody had been missing.
+    # As many are charged as took part, those with the largest budgets; more than if nobody had been missing.
     certified = [entry.epsilon for entry in metrics]
-    assert certified == charged(trial, [release.batch.budgets for release, _ in books.values()][: alone + 1])
-    everybody = np.array(sorted(budget(trial, device) for device in range(1, DEVICES + 1)))
-    whole = charged(trial, [books[number][0].batch.budgets for number in range(1, alone)] + [everybody] * 2)
+    assert certified == charged(trial, largest(trial, books)[: alone + 1])
+    whole = charged(trial, largest(trial, books)[: alone - 1] + [worst_of(roster(trial), DEVICES)] * 2)
     assert certified[: alone - 1] == whole[: alone - 1]
     assert certified[alone - 1] > whole[alone - 1]
     assert certified[alone] > whole[alone]
@@ -197,8 +198,7 @@ def test_up_killed_leaves_nothing_that_down_does_not_stop_and_up_goes_on(trial, 
     assert len(trial.metrics()) == summary["rounds"] == ROUNDS
     books = check_books(trial)
     assert summary["participants_by_round"] == [len(senders) for _, senders in books.values()]
-    budgets = [release.batch.budgets for release, _ in books.values()]
-    assert summary["certified"]["epsilon_by_round"] == charged(trial, budgets)
+    assert summary["certified"]["epsilon_by_round"] == charged(trial, largest(trial, books))
     with np.load(trial.layout.analyzer / "run" / "model.npz") as stored:
         np.testing.assert_array_equal(stored["weights"], replayed(trial, books).model())
 
@@ -218,14 +218,12 @@ def check_books(trial):
     assert list(books) in ([*range(1, reached + 1)], [*range(1, reached + 2)])
     for number, (release, senders) in books.items():
         # No report counted twice: as many in every coordinate as there are senders, each of them once.
-        assert release.round == number
-        assert len(senders) == len(set(senders)) == release.batch.budgets.size
-        assert (release.batch.counts.sum(axis=1) == len(senders)).all()
+        assert release.receipt.round == number
+        assert len(senders) == len(set(senders)) == release.receipt.users
+        assert (release.counts.sum(axis=1) == len(senders)).all()
         assert set(senders) <= set(users)
         # Nor one that was not paid for.
         assert all(number in own[users[sender]][0] for sender in senders)
-        budgets = sorted(budget(trial, users[sender]) for sender in senders)
-        np.testing.assert_array_equal(release.batch.budgets, budgets)
     for device, (answered, spent) in own.items():
         # No budget spent twice: one charge per round that was answered, and none of another size.
         assert spent == len(answered) == len(set(answered)), f"device {device}"
@@ -250,8 +248,20 @@ def replayed(trial, books):
     """The run that the releases of the ledger lead to."""
     run = new_run(trial.layout)
     for release, _ in books.values():
-        take(run, release.batch)
+        budgets = read_as(roster(trial), release.receipt.users)
+        run.charge(budgets, worst_of(roster(trial), release.receipt.users))
+        run.conclude(CountedBatch(release.counts, budgets), time.perf_counter())
     return run
+
+
+def roster(trial):
+    """Everybody's budgets, in order of size."""
+    return np.array(sorted(budget(trial, device) for device in range(1, DEVICES + 1)))
+
+
+def largest(trial, books):
+    """Whom rounds are charged for, by the roster: as many as were there."""
+    return [worst_of(roster(trial), release.receipt.users) for release, _ in books.values()]
 
 
 def charged(trial, budgets):
@@ -270,13 +280,13 @@ def terms(trial):
 
 def budget(trial, device):
     """The budget of the user of a device, by its own record."""
-    with np.load(trial.layout.device(device) / "data.npz") as stored:
+    with np.load(trial.layout.vault(device) / "data.npz") as stored:
         return float(stored["budgets"][0])
 
 
 def senders_of(trial):
     """The device of every registered sender, by the devices' own keys."""
-    keys = {device: trial.layout.device(device) / "keys.bin" for device in range(1, DEVICES + 1)}
+    keys = {device: trial.layout.vault(device) / "keys.bin" for device in range(1, DEVICES + 1)}
     private = {device: Ed25519PrivateKey.from_private_bytes(path.read_bytes()) for device, path in keys.items()}
     return {key.public_key().public_bytes_raw(): device for device, key in private.items()}
 
@@ -302,7 +312,7 @@ def vaults(trial):
     """Rounds that each vault answered, and how many it charged its user for."""
     found = {}
     for device in range(1, DEVICES + 1):
-        ledger = trial.layout.device(device) / "ledger.sqlite"
+        ledger = trial.layout.vault(device) / "ledger.sqlite"
         answered = query(ledger, "select round from answers where run = ? order by round", trial.federation.run)
         ((spent,),) = query(ledger, "select coalesce(sum(rounds), 0) from spent")
         found[device] = ([number for (number,) in answered], spent)
@@ -311,7 +321,7 @@ def vaults(trial):
 
 def costs(trial, device):
     """What a vault charged for a round, each figure once."""
-    return {epsilon for (epsilon,) in query(trial.layout.device(device) / "ledger.sqlite", "select epsilon from spent")}
+    return {epsilon for (epsilon,) in query(trial.layout.vault(device) / "ledger.sqlite", "select epsilon from spent")}
 
 
 def times_asked(trial, number):

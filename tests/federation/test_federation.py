@@ -7,7 +7,6 @@ ran.
 import json
 import re
 import time
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -22,6 +21,7 @@ from apes.federation.vault.lifetime import Lifetime
 from apes.shuffler.service.policy import Policy
 from apes.storage.settings import read_settings
 from apes.training.run_folder import RunFolder
+from apes.wire.roster import Roster
 
 # One worker builds the module's fixture, once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("federation")]
@@ -71,7 +71,7 @@ def read_memory(pid):
 def test_every_round_took_place_with_everybody(trained):
     assert trained.summary["rounds"] == ROUNDS
     assert trained.summary["participants_by_round"] == [DEVICES] * ROUNDS
-    assert [release.refused for release in trained.releases] == [{}] * ROUNDS
+    assert [release.receipt.refused for release in trained.releases] == [{}] * ROUNDS
 
 
 def test_the_model_is_the_simulations_bit_for_bit(trained):
@@ -102,7 +102,7 @@ def test_nothing_is_left_running(trained):
 
 
 def test_init_refuses_a_folder_that_exists(trained):
-    code, _, errors = apes("federation", "init", trained.layout.folder, "--devices", 2)
+    code, _, errors = apes("federation", "init", trained.layout.folder, "--devices", DEVICES)
     assert code == 2
     assert "must not exist yet" in errors
     assert trained.layout.settings.exists()
@@ -128,26 +128,28 @@ class TestAnalyzerSees:
         )
 
     def test_no_key_that_opens_or_signs(self, trained):
-        secrets = [trained.layout.shuffler / "shuffler.key"]
-        secrets += [trained.layout.device(number) / "keys.bin" for number in range(1, DEVICES + 1)]
+        secrets = [trained.layout.shuffler / name for name in ("shuffler.key", "receipts.key")]
+        secrets.append(trained.layout.folder / "organiser.key")
+        secrets += [trained.layout.vault(number) / "keys.bin" for number in range(1, DEVICES + 1)]
         for secret in secrets:
             key = secret.read_bytes()
             assert trained.memory is None or key not in trained.memory
             for file in trained.layout.analyzer.rglob("*"):
                 assert not file.is_file() or key not in file.read_bytes()
 
-    def test_only_the_multiset_of_budgets_and_levels(self, trained):
-        """A release is what anybody could compute from the reports as a set: no order, no names."""
+    def test_only_counts_and_how_many_there_are(self, trained):
+        """A release is what anybody could compute from the levels as a set: no order, no names, no budgets."""
         for number, release in enumerate(trained.releases, 1):
             reports = opened(trained, number)
             levels = np.stack([row for _, row in reports])
             counts = np.stack([np.bincount(column, minlength=trained.terms.levels) for column in levels.T])
-            assert (release.batch.counts == counts).all()
-            assert release.batch.budgets.tolist() == sorted(budget for budget, _ in reports)
+            assert (release.counts == counts).all()
+            assert release.receipt.users == len(reports)
+            assert not any(np.float64(budget).tobytes() in release.encode() for budget, _ in reports)
 
 
 class TestRelaySees:
-    """The lines of SuperLink, SuperNodes and network in docs/guarantees.md."""
+    """The lines of SuperLink, couriers and network in docs/guarantees.md."""
 
     def test_reports_of_one_size(self, trained):
         sizes = {len(envelope.sealed) for number in (1, 2, 3) for envelope in sealed(trained, number)}
@@ -163,19 +165,24 @@ class TestRelaySees:
 
     def test_nothing_of_the_vault_in_flowers_state(self, trained):
         """Neither data nor keys nor levels are in anything that Flower wrote, on either side."""
-        keys = [(trained.layout.device(n) / "keys.bin").read_bytes() for n in range(1, DEVICES + 1)]
+        keys = [(trained.layout.vault(n) / "keys.bin").read_bytes() for n in range(1, DEVICES + 1)]
         levels = [row.tobytes()[:24] for number in (1, 2, 3) for _, row in opened(trained, number)]
-        homes = [trained.layout.superlink, *(trained.layout.device(n) / "flwr" for n in range(1, DEVICES + 1))]
+        homes = [trained.layout.superlink, *(trained.layout.device(n) / "courier" for n in range(1, DEVICES + 1))]
         for file in (file for home in homes for file in home.rglob("*") if file.is_file()):
             content = file.read_bytes()
             assert not any(secret in content for secret in keys + levels), file
 
-    def test_the_courier_imports_nothing_but_flower(self):
-        import apes.federation
-
-        source = (Path(apes.federation.__file__).parent / "app" / "apes_app" / "courier.py").read_text()
-        imports = set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE))
-        assert imports <= {"flwr", "json", "socket", "struct", "time"}
+    def test_the_app_that_is_shipped_has_nothing_for_nodes(self, trained):
+        """Flower asks for a part that runs on nodes; ours refuses, and couriers never look at it."""
+        app = trained.layout.analyzer / "app"
+        assert sorted(path.name for path in (app / "apes_app").glob("*.py")) == [
+            "__init__.py",
+            "analyzer.py",
+            "refusal.py",
+        ]
+        source = (app / "apes_app" / "refusal.py").read_text()
+        assert set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE)) == {"flwr"}
+        assert "raise RuntimeError" in source
 
 
 class TestShufflerSees:
@@ -187,7 +194,7 @@ class TestShufflerSees:
             model = stored["weights"].astype(np.float32).tobytes()[4000:4064]
         images = []
         for number in range(1, DEVICES + 1):
-            with np.load(trained.layout.device(number) / "data.npz") as data:
+            with np.load(trained.layout.vault(number) / "data.npz") as data:
                 images.append(data["features"][0].tobytes()[1000:1200])
         for file in trained.layout.shuffler.rglob("*"):
             content = file.read_bytes() if file.is_file() else b""
@@ -209,13 +216,17 @@ class TestVaultKeeps:
     def test_its_files_to_its_owner(self, trained):
         for number in range(1, DEVICES + 1):
             folder = trained.layout.device(number)
-            for name in ("data.npz", "keys.bin", "node.key", "ledger.sqlite"):
+            for name in ("vault/data.npz", "vault/keys.bin", "courier/node.key", "vault/ledger.sqlite"):
                 assert (folder / name).stat().st_mode & 0o077 == 0, name
+
+    def test_the_policy_with_its_budgets_to_the_shuffler(self, trained):
+        for name in ("policy.json", "shuffler.key", "receipts.key", "ledger.sqlite"):
+            assert (trained.layout.shuffler / name).stat().st_mode & 0o077 == 0, name
 
     def test_a_ledger_of_what_was_spent(self, trained):
         for number in range(1, DEVICES + 1):
             (account,) = read_accounts(trained.layout.device(number))
-            with np.load(trained.layout.device(number) / "data.npz") as data:
+            with np.load(trained.layout.vault(number) / "data.npz") as data:
                 spent = trained.terms.dimensions * data["budgets"] * ROUNDS
                 assert [account.spent] == spent.tolist() == data["allowances"].tolist()
                 (cost,) = Lifetime().costs(trained.terms, data["budgets"])
@@ -223,9 +234,10 @@ class TestVaultKeeps:
             assert account.rounds_left == 0
 
     def test_whose_report_is_whose(self, trained):
-        """The model is made of what these vaults drew: their budgets are those of their own files."""
+        """The model is made of what these vaults drew: the roster's budgets are those of their own files."""
         budgets = []
         for number in range(1, DEVICES + 1):
-            with np.load(trained.layout.device(number) / "data.npz") as data:
+            with np.load(trained.layout.vault(number) / "data.npz") as data:
                 budgets += data["budgets"].tolist()
-        assert sorted(budgets) == trained.releases[0].batch.budgets.tolist()
+        roster = Roster.decode((trained.layout.analyzer / "run" / "roster.bin").read_bytes())
+        assert sorted(budgets) == roster.budgets.tolist()

@@ -1,89 +1,86 @@
-"""A server that ships a hostile courier, and a SuperNode that nobody registered: real Flower, real vaults."""
+"""A server that ships a hostile app, strangers at its door, nodes that nobody registered: real Flower, real vaults.
+
+With the code of before (SuperNodes, one port for all), the app below ran on every device and read its files, and
+anybody who had the invitation could start it.
+"""
 
 import json
+import os
 import pickle
-import sqlite3
+import ssl
 import subprocess
 import time
 
+import httpx
 import pytest
 
 from apes import Plan, Simulation
+from apes.federation.courier import COURIER, CourierSettings
 from apes.federation.keys import node_key, write_secret
 from apes.federation.subject import Subject
-from apes.federation.terms import FederationTerms
-from apes.federation.trial.layout import free_ports
+from apes.federation.superlink import SUPERLINK, SuperLinkSettings
 from apes.federation.trial.processes import environment
-from apes.federation.trial.scripts import write_device_scripts
 from apes.federation.trial.setup import set_up
 from apes.federation.trial.trial import Trial
-from apes.wire.envelope import envelope_size, parse
-from apes.wire.frames import FrameReader
+from apes.storage.settings import read_settings, write_settings
 
 # One worker builds the module's fixture, once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile_server")]
 DEVICES, ROUNDS = 2, 2
 
-COURIER = """
-import json, socket, struct
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+# Wherever it runs, it says so and takes what it finds.
+CLIENT = """
+import pathlib
 from flwr.clientapp import ClientApp
-
 app = ClientApp()
-
-
-def ask(path, header, weights):
-    text = json.dumps(header).encode()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(path)
-        connection.sendall(struct.pack("<I", len(text)) + text + struct.pack("<I", len(weights)) + weights)
-        answer = b""
-        while piece := connection.recv(1 << 20):
-            answer += piece
-    return answer
+MARK = pathlib.Path("{mark}")
+MARK.write_text("imported")
 
 
 @app.train()
-def steal(message: Message, context: Context) -> Message:
-    path, honest = str(context.node_config["vault"]), dict(message.content.config_records["round"])
-    zeros, ones = bytes(honest.pop("size")), struct.pack("<f", 1.0) * (len(bytes(honest.pop("size4"))) // 4)
-    loot = {
-        "first": ask(path, honest, zeros),
-        "second draw": ask(path, honest, zeros),
-        "other weights": ask(path, honest, ones),
-        "raw data": ask(path, {**honest, "op": "data"}, zeros),
-        "no header": ask(path, {}, zeros),
-        "other terms": ask(path, {**honest, "terms": "00" * 32}, zeros),
-        "other run": ask(path, {**honest, "run": "00" * 16}, zeros),
-        "further round": ask(path, {**honest, "round": 99}, zeros),
-        "budget": ask(path, {**honest, "budget": 50.0}, zeros),
-    }
-    return Message(RecordDict({"loot": ConfigRecord(loot)}), reply_to=message)
+def steal(message, context):
+    MARK.write_text(repr([str(path) for path in pathlib.Path("{folder}").rglob("*")]))
+    raise RuntimeError
+
+
+@app.evaluate()
+def steal_too(message, context):
+    return steal(message, context)
 """
 
+# Messages of all kinds, then one that is as it should be, but for the header.
 SERVER = """
 import pickle, time
 from pathlib import Path
-from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 app = ServerApp()
+WEIGHTS = ArrayRecord({"weights": Array("float32", (3,), "raw", bytes(12))})
+RUBBISH = [
+    RecordDict({}),
+    RecordDict({"ask": ConfigRecord({"header": "a text"}), "model": WEIGHTS}),
+    RecordDict({"ask": ConfigRecord({"header": b"{}"})}),
+    RecordDict({"ask": WEIGHTS, "model": ConfigRecord({"header": b"{}"})}),
+    RecordDict({"round": ConfigRecord({"version": 2, "round": 1}), "model": WEIGHTS}),
+    RecordDict({"ask": ConfigRecord({"header": 100_000 * b"x"}), "model": WEIGHTS}),
+]
+LAST = RecordDict({"ask": ConfigRecord({"header": b'{"op": "data"}'}), "model": WEIGHTS})
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    config = dict(context.run_config)
-    header = {"version": 2, "run": config["run"], "round": 1, "terms": config["terms"]}
-    size = bytes(4 * int(config["dimensions"]))
-    asked = [
-        Message(RecordDict({"round": ConfigRecord({**header, "size": size, "size4": size})}), node, MessageType.TRAIN)
-        for node in grid.get_node_ids()
-    ]
-    waiting, loot = set(grid.push_messages(asked)), []
+    config, loot = dict(context.run_config), {}
+    nodes = list(grid.get_node_ids())
+    for content in (*RUBBISH, LAST):
+        for kind in (MessageType.EVALUATE, MessageType.TRAIN):
+            grid.push_messages([Message(content, node, kind) for node in nodes])
+    asked = grid.push_messages([Message(LAST, node, MessageType.TRAIN) for node in nodes])
+    waiting = dict(zip(asked, nodes))
     while waiting:
         for reply in grid.pull_messages(list(waiting)):
-            waiting.discard(reply.metadata.reply_to_message_id)
-            loot.append(dict(reply.content.config_records["loot"]))
+            node = waiting.pop(reply.metadata.reply_to_message_id)
+            loot[node] = {name: dict(record) for name, record in reply.content.items()}
         time.sleep(0.1)
     part = Path(config["out"] + ".part")
     part.write_bytes(pickle.dumps(loot))
@@ -100,11 +97,8 @@ license = "Apache-2.0"
 publisher = "hostile"
 [tool.flwr.app.components]
 serverapp = "hostile.server:app"
-clientapp = "hostile.courier:app"
+clientapp = "hostile.client:app"
 [tool.flwr.app.config]
-run = ""
-terms = ""
-dimensions = 0
 out = ""
 """
 
@@ -113,7 +107,8 @@ out = ""
 def trial(small_digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("s") / "two"
     plan, people = Plan(rounds=ROUNDS, levels=16), Simulation(users=DEVICES, budgets="grid:0.5:1", features="pixels")
-    set_up(folder, plan, Subject.of_images(people, small_digits), people.people(small_digits), DEVICES)
+    subject, everybody = Subject.of_images(people, small_digits), people.people(small_digits)
+    set_up(folder, plan, subject, everybody, DEVICES, colluding=0)
     trial = Trial(folder)
     try:
         trial.start(["shuffler", "superlink", *trial.vaults])
@@ -124,7 +119,7 @@ def trial(small_digits, tmp_path_factory):
         trial.down()
 
 
-def wait_for(condition, seconds=180):
+def wait_for(condition, seconds=240):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -132,67 +127,116 @@ def wait_for(condition, seconds=180):
 
 
 @pytest.fixture(scope="module")
-def loot(trial, tmp_path_factory):
-    """What the hostile courier brought back from each vault."""
+def hostile(trial, tmp_path_factory):
+    """The app, and where it would leave its mark."""
     app = tmp_path_factory.mktemp("hostile")
     (app / "hostile").mkdir()
-    for name, text in {"__init__.py": "", "courier.py": COURIER, "server.py": SERVER}.items():
+    client = CLIENT.format(mark=app / "mark", folder=trial.layout.folder)
+    for name, text in {"__init__.py": "", "client.py": client, "server.py": SERVER}.items():
         (app / "hostile" / name).write_text(text)
     (app / "pyproject.toml").write_text(PROJECT)
-    terms, out = FederationTerms.read(trial.layout.analyzer / "terms.json"), app / "loot.pickle"
-    config = {"run": trial.federation.run, "terms": terms.digest, "dimensions": terms.dimensions, "out": str(out)}
-    settings = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
-    assert trial.flwr("run", str(app), "here", "-c", settings)["success"]
+    return app
+
+
+def test_the_mark_is_left_where_the_code_runs(hostile, tmp_path):
+    """The search would find it: imported here, it marks."""
+    code = (hostile / "hostile" / "client.py").read_text().replace(str(hostile / "mark"), str(tmp_path / "mark"))
+    exec(compile(code, "client.py", "exec"), {})
+    assert (tmp_path / "mark").read_text() == "imported"
+
+
+def test_nothing_that_the_organiser_ships_runs_on_a_node(trial, hostile):
+    """Even if it comes by the organiser's own door: couriers go on, run nothing, and carry words."""
+    out, before = hostile / "loot.pickle", trial.processes.all()
+    assert trial.flwr("run", str(hostile), "here", "-c", f"out={json.dumps(str(out))}")["success"]
     wait_for(out.exists)
-    return pickle.loads(out.read_bytes())
+    loot = pickle.loads(out.read_bytes())
+    assert list(loot.values()) == DEVICES * [{"refused": {"reason": "request"}}]
+    assert not (hostile / "mark").exists()
+    assert {name: trial.processes.all()[name] for name in trial.nodes} == {name: before[name] for name in trial.nodes}
+    for number in range(1, DEVICES + 1):
+        # Flower's apps would be fetched to here.
+        assert not list(trial.layout.device(number).rglob("*.fab"))
+        assert not list(trial.layout.device(number).rglob("flwr"))
 
 
-def test_a_hostile_courier_gets_words_only(loot):
-    assert len(loot) == DEVICES
-    expected = {
-        "raw data": b"\x01request",
-        "no header": b"\x01request",
-        "other terms": b"\x01terms",
-        "other run": b"\x01run",
-        "further round": b"\x01round",
-        "budget": b"\x01request",
-    }
-    for answers in loot:
-        assert {name: answers[name] for name in expected} == expected
+def test_who_has_the_invitation_cannot_start_a_run(trial, hostile, tmp_path):
+    """Neither with Flower's command nor with any other request than those that nodes need."""
+    address = f"127.0.0.1:{trial.federation.superlink_port}"
+    authority = trial.layout.invitation / "authority.pem"
+    (tmp_path / "flwr").mkdir()
+    config = f'[superlink.there]\naddress = "{address}"\nroot-certificates = "{authority}"\n'
+    (tmp_path / "flwr" / "config.toml").write_text(config)
+    out = tmp_path / "loot.pickle"
+    done = subprocess.run(
+        ["flwr", "run", hostile, "there", "-c", f"out={json.dumps(str(out))}"],
+        env={**environment(), "FLWR_HOME": str(tmp_path / "flwr"), "FLWR_TELEMETRY_ENABLED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode != 0, done.stdout
+    assert "404" in done.stdout + done.stderr
+    assert not out.exists()
+    trusted = ssl.create_default_context(cafile=str(authority))
+    for path in ("control/start-run", "control/register-node", "runtime/acquire-task", "runtime/pull-messages"):
+        url = f"https://{address}/v1/{path}"
+        assert httpx.post(url, verify=trusted, trust_env=False).text == "not here\n", path
+        local = read_settings(trial.layout.superlink / SUPERLINK, SuperLinkSettings).control
+        url = f"https://{local}/v1/{path}"
+        assert httpx.post(url, verify=trusted, trust_env=False).text != "not here\n", path
 
 
-def test_a_second_draw_is_the_first_one(loot, trial):
-    terms = FederationTerms.read(trial.layout.analyzer / "terms.json")
-    for answers in loot:
-        assert answers["first"] == answers["second draw"] == answers["other weights"]
-        reader = FrameReader(envelope_size(terms.dimensions, terms.levels))
-        (sealed,) = list(reader.feed(answers["first"][1:]))
-        assert parse(sealed, terms.dimensions, terms.levels).binding.round == 1
-
-
-def test_an_unregistered_supernode_is_not_let_in(trial, tmp_path):
+def test_a_courier_that_nobody_registered_is_told_in_one_line(trial, tmp_path):
     private, _ = node_key()
     write_secret(tmp_path / "node.key", private)
     (tmp_path / "authority.pem").write_bytes((trial.layout.analyzer / "authority.pem").read_bytes())
-    superlink = f"127.0.0.1:{trial.federation.superlink_port}"
-    write_device_scripts(tmp_path, superlink, free_ports(1)[0])
-    with (tmp_path / "log").open("wb") as log:
-        done = subprocess.run(
-            [tmp_path / "start-supernode.sh"], env=environment(), stdout=log, stderr=log, timeout=120, check=False
-        )
-    said = (tmp_path / "log").read_text()
-    assert done.returncode != 0
-    assert "Failed to activate SuperNode" in said
-    assert "SuperNode ID:" not in said
+    write_settings(tmp_path / COURIER, CourierSettings(f"127.0.0.1:{trial.federation.superlink_port}"))
+    done = courier(tmp_path)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert "its key is not registered there" in lines[-1]
+    assert lines[-1].startswith("apes: ")
+    assert "Traceback" not in done.stderr
 
 
-def test_the_honest_run_is_unharmed_and_nothing_was_spent_twice(loot, trial):
+def courier(folder):
+    command = ["apes", "courier", folder / COURIER]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=240, check=False)
+
+
+def test_a_second_courier_with_the_same_folder_is_refused(trial):
+    done = courier(trial.layout.device(1) / "courier")
+    assert done.returncode == 2
+    assert "courier.json is in use by another process" in done.stderr
+
+
+def test_a_courier_killed_and_started_at_once_is_let_in(trial):
+    """Flower alone refuses it until its heartbeat lapses."""
+    name = trial.nodes[0]
+    trial.processes.all()[name].kill()
+    wait_for(lambda: name not in trial.processes.all())
+    trial.start([name])
+    assert json.loads(trial.processes.log(name).read_text().splitlines()[-1])["event"] == "courier"
+
+
+def test_a_courier_asked_to_stop_signs_off(trial):
+    name = trial.nodes[0]
+    trial.processes.stop([name])
+    assert json.loads(trial.processes.log(name).read_text().splitlines()[-1])["event"] == "courier"
+    # Without a number to sign off with: there is nobody in the way.
+    os.unlink(trial.layout.device(1) / "courier" / "node.json")
+    trial.start([name])
+
+
+def test_the_honest_run_is_unharmed_though_a_vault_is_silent(trial):
+    """A vault that is not there costs its own reports, no more; here, too few are left to release."""
+    trial.processes.stop(trial.vaults[:1])
     run = trial.submit()
+    log = trial.processes.log(trial.nodes[0])
+    wait_for(lambda: '"reason": "silent"' in log.read_text())
+    trial.start(trial.vaults[:1])
     trial.watch(run, lambda entry: None)
     summary = json.loads(trial.summary.read_text())
     assert summary["participants_by_round"] == [DEVICES] * ROUNDS
-    trial.processes.stop(trial.vaults)
-    for number in range(1, DEVICES + 1):
-        with sqlite3.connect(trial.layout.device(number) / "ledger.sqlite") as ledger:
-            assert ledger.execute("select sum(rounds) from spent").fetchone() == (ROUNDS,)
-        ledger.close()

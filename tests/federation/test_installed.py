@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from own_models import PACKAGE, forget, installed, write_package
-from parties import BUDGETS, RUN, VaultProcess, agreed, apes, opened, population
+from parties import ANALYZER, BUDGETS, RUN, VaultProcess, agreed, announced, apes, opened, population
 
 from apes import Examples, LogisticRegression, Schedule, Terms
 from apes.errors import DataError, ParameterError
@@ -60,7 +60,9 @@ def data(tmp_path):
 
 
 def join(folder, invitation, data, *more):
-    return apes("federation", "join", folder, "--invitation", invitation, "--data", data, *more)
+    return apes(
+        "federation", "join", "--yes", "--one-account", folder, "--invitation", invitation, "--data", data, *more
+    )
 
 
 def test_a_model_is_named_by_the_hash_of_its_digest(package):
@@ -116,7 +118,20 @@ def test_what_lies_where_the_process_runs_is_not_installed(tmp_path, monkeypatch
 def test_nor_in_a_process_of_its_own(invitation, data, tmp_path):
     """A folder with a module of the right name, in which the command is run."""
     here = write_package(tmp_path / "here", "tiny_models", PACKAGE)
-    command = [sys.executable, "-m", "apes", "federation", "join", "d", "--invitation", invitation, "--data", data]
+    command = [
+        sys.executable,
+        "-m",
+        "apes",
+        "federation",
+        "join",
+        "--yes",
+        "--one-account",
+        "d",
+        "--invitation",
+        invitation,
+        "--data",
+        data,
+    ]
     done = subprocess.run([*command, "--model", MAKE], cwd=here, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert "tiny_models:make must be installed" in done.stderr
@@ -186,8 +201,8 @@ class TestJoin:
         code, output, errors = join(tmp_path / "d", invitation, data, "--model", MAKE, "--json")
         assert code == 0, errors
         assert json.loads(output)["model"] == MAKE
-        assert json.loads((tmp_path / "d" / "vault.json").read_text())["model"] == MAKE
-        assert FederationTerms.read(tmp_path / "d" / "terms.json") == terms_of()
+        assert json.loads((tmp_path / "d" / "vault" / "vault.json").read_text())["model"] == MAKE
+        assert FederationTerms.read(tmp_path / "d" / "vault" / "terms.json") == terms_of()
         code, output, _ = join(tmp_path / "e", invitation, data, "--model", MAKE)
         assert (code, "8 users train tiny_models:make" in output) == (0, True)
 
@@ -292,11 +307,12 @@ def people(**changes):
 
 def vault_on(small, tmp_path, model, terms, held):
     ledger = VaultLedger(tmp_path / "ledger.sqlite", 8, Lifetime())
-    return Vault(terms, (RUN,), held, small.shuffler.public_key(), ledger, model)
+    return Vault(terms, (RUN,), held, small.shuffler.public_key(), ANALYZER.public_key(), ledger, model)
 
 
 def asked(terms, weights, number=1):
-    return Request(RUN, number, terms.digest, np.asarray(weights, dtype="<f4").tobytes())
+    raw = np.asarray(weights, dtype="<f4").tobytes()
+    return Request(announced(terms.digest, number, weights=raw).signed(ANALYZER), raw)
 
 
 class TestInTheVault:
@@ -361,7 +377,7 @@ class TestInTheVault:
     ],
 )
 def test_init_refuses(package, tmp_path, options, said):
-    code, _, errors = apes("federation", "init", tmp_path / "f", "--devices", 2, "--rounds", 1, *options)
+    code, _, errors = apes("federation", "init", tmp_path / "f", "--devices", 3, "--rounds", 1, *options)
     *_, last = errors.splitlines()
     assert code == 2
     assert last.startswith("apes: ")

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from parties import BUDGETS, LIMITS, OTHER_RUN, RUN, agreed, opened, population
+from parties import ANALYZER, BUDGETS, LIMITS, OTHER_RUN, RUN, agreed, announced, opened, population
 
 from apes import People
 from apes.accounting.cost import Cost
@@ -46,7 +46,7 @@ def open_two(small, people, tmp_path):
             made.append(VaultLedger(tmp_path / "ledger.sqlite", 8, lifetime))
         runs = ((FIRST, RUN), (SECOND, OTHER_RUN))
         return [
-            Vault(terms, (run,), people, small.shuffler.public_key(), ledger, terms.model)
+            Vault(terms, (run,), people, small.shuffler.public_key(), ANALYZER.public_key(), ledger, terms.model)
             for (terms, run), ledger in zip(runs, made, strict=True)
         ]
 
@@ -57,7 +57,9 @@ def open_two(small, people, tmp_path):
 
 def ask(vault, number):
     """The answer of a round; empty if it is refused for what was granted."""
-    request = Request(vault.runs[0], number, vault.terms.digest, bytes(4 * vault.terms.dimensions))
+    weights = bytes(4 * vault.terms.dimensions)
+    signed = announced(vault.terms.digest, number, vault.runs[0], weights).signed(ANALYZER)
+    request = Request(signed, weights)
     try:
         return vault.answer(request)
     except VaultRefused as refused:

@@ -20,8 +20,9 @@ from own_tables import (
 from parties import apes
 from trials import told
 
-from apes import LinearRegression, LogisticRegression, People
+from apes import Examples, LinearRegression, LogisticRegression, People, Schedule
 from apes.errors import DataError
+from apes.federation.parties import Servers, Task, invite
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.vault.folder import read_vault
@@ -103,17 +104,28 @@ def test_five_devices_encode_as_one_table(invitation, tmp_path):
     for device, (part, order) in enumerate(zip(parts, orders, strict=True)):
         table, folder = write_table(tmp_path / f"{device}.csv", part, order), tmp_path / f"d{device}"
         columns = "--user-column", "person", "--budget-column", "privacy"
-        answer = told("federation", "join", folder, "--invitation", invitation, "--data", table, *columns)
+        answer = told(
+            "federation",
+            "join",
+            "--yes",
+            "--one-account",
+            folder,
+            "--invitation",
+            invitation,
+            "--data",
+            table,
+            *columns,
+        )
         assert answer["table"]["rows"] == len(part)
         alone = whole(part)
         own = alone.block(0, alone.budgets.size)
-        stored = read_arrays(folder / "data.npz", ("features", "labels", "offsets", "budgets"))
+        stored = read_arrays(folder / "vault" / "data.npz", ("features", "labels", "offsets", "budgets"))
         assert stored["features"].tobytes() == own.features.tobytes()
         assert (stored["labels"] == own.labels).all()
         assert (stored["offsets"] == own.offsets).all()
         assert (stored["budgets"] == own.budgets).all()
         assert answer["table"]["clipped"] == alone.facts.clipped
-        _, terms, holdings = read_vault(folder / "vault.json")
+        _, terms, holdings = read_vault(folder / "vault" / "vault.json")
         assert terms.digest == FederationTerms.read(invitation / "terms.json").digest
         assert (holdings.population.block(0, own.budgets.size).features == own.features).all()
     everybody = whole(rows)
@@ -123,8 +135,20 @@ def test_five_devices_encode_as_one_table(invitation, tmp_path):
 def test_one_persons_table_needs_no_column_of_persons(invitation, tmp_path):
     rows = [row for row in rows_of(range(12), seed=1) if row[0] == "p03"]
     table = write_table(tmp_path / "mine.csv", rows, ["diagnosis", "city", "height", "age"])
-    told("federation", "join", tmp_path / "d", "--invitation", invitation, "--data", table, "--budget", 0.5)
-    stored = read_arrays(tmp_path / "d" / "data.npz", ("features", "offsets", "budgets"))
+    told(
+        "federation",
+        "join",
+        "--yes",
+        "--one-account",
+        tmp_path / "d",
+        "--invitation",
+        invitation,
+        "--data",
+        table,
+        "--budget",
+        0.5,
+    )
+    stored = read_arrays(tmp_path / "d" / "vault" / "data.npz", ("features", "offsets", "budgets"))
     assert stored["features"].tobytes() == whole(rows).block(0, 1).features.tobytes()
     assert (stored["offsets"].tolist(), stored["budgets"].tolist()) == ([0, len(rows)], [0.5])
 
@@ -149,7 +173,7 @@ def test_a_table_that_does_not_fit_cannot_join(invitation, tmp_path, change, col
     first = list((dict(zip(HEADER, first, strict=True)) | change).values())
     table = write_table(tmp_path / "mine.csv", [first, *rest])
     code, _, errors = apes(
-        *("federation", "join", tmp_path / "d", "--invitation", invitation, "--data", table),
+        *("federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", table),
         *("--user-column", "person", *columns),
     )
     assert code == 2
@@ -160,7 +184,7 @@ def test_a_table_that_does_not_fit_cannot_join(invitation, tmp_path, change, col
 def test_columns_that_are_missing(invitation, tmp_path):
     table = write_table(tmp_path / "mine.csv", rows_of(range(4)), ["person", "age", "city", "diagnosis"])
     code, _, errors = apes(
-        *("federation", "join", tmp_path / "d", "--invitation", invitation, "--data", table),
+        *("federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", table),
         *("--user-column", "person", "--budget", 0.5),
     )
     assert code == 2
@@ -175,10 +199,19 @@ def test_real_valued_labels(tmp_path):
     told("federation", "invite", tmp_path / "org", "--data", public, *options, *SERVERS, *LIMITS)
     terms = FederationTerms.read(tmp_path / "org" / "invitation" / "terms.json")
     assert terms.model == LinearRegression(1)
-    table = write_table(tmp_path / "mine.csv", rows_of(range(4)))
+    table = write_table(tmp_path / "mine.csv", rows_of(range(3)))
     mine = "--data", table, "--user-column", "person", "--budget", 0.5
-    told("federation", "join", tmp_path / "d", "--invitation", tmp_path / "org" / "invitation", *mine)
-    stored = read_arrays(tmp_path / "d" / "data.npz", ("labels",))["labels"]
+    told(
+        "federation",
+        "join",
+        "--yes",
+        "--one-account",
+        tmp_path / "d",
+        "--invitation",
+        tmp_path / "org" / "invitation",
+        *mine,
+    )
+    stored = read_arrays(tmp_path / "d" / "vault" / "data.npz", ("labels",))["labels"]
     assert stored.dtype == np.float32
     assert np.abs(stored).max() <= 1
 
@@ -208,7 +241,7 @@ def test_what_does_nothing_is_refused(tmp_path, command, options, said):
 
 def test_whoever_has_no_table_names_no_columns(tmp_path, small, images_only):
     code, _, errors = apes(
-        *("federation", "join", tmp_path / "d", "--invitation", images_only),
+        *("federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", images_only),
         *("--data", tmp_path / "x.npz", "--budget", 1),
     )
     assert code == 2
@@ -217,9 +250,9 @@ def test_whoever_has_no_table_names_no_columns(tmp_path, small, images_only):
 
 @pytest.fixture
 def images_only(tmp_path, small):
-    (tmp_path / "invitation").mkdir()
-    small.terms.write(tmp_path / "invitation" / "terms.json")
-    return tmp_path / "invitation"
+    examples = Examples(np.zeros((1, 4), np.float32), np.zeros(1, np.uint8))
+    invite(tmp_path / "org", Task(small.terms, Schedule(), examples), Servers(("h", 1), ("h", 2), 1))
+    return tmp_path / "org" / "invitation"
 
 
 def test_a_trial_on_a_table(tmp_path):
@@ -229,7 +262,7 @@ def test_a_trial_on_a_table(tmp_path):
     told("federation", "init", tmp_path / "f", "--data", table, *OPTIONS, *WITH_LEVELS, "--silos", 5, "--rounds", 2)
     everybody, layout = whole(rows, test_share=0.2), Layout(tmp_path / "f")
     users = everybody.budgets.size
-    parts = [read_arrays(layout.device(number) / "data.npz", ("features", "budgets")) for number in range(1, 6)]
+    parts = [read_arrays(layout.vault(number) / "data.npz", ("features", "budgets")) for number in range(1, 6)]
     features, budgets = (np.concatenate([part[name] for part in parts]) for name in ("features", "budgets"))
     assert features.tobytes() == everybody.block(0, users).features.tobytes()
     assert (budgets == everybody.budgets).all()

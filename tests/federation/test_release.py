@@ -2,23 +2,22 @@
 
 import json
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parties import BUDGETS, LEVELS, RUN, counts_of, is_of, patient
+from parties import RECEIPTS, RUN, announced, is_of, patient, release_of
 
 from apes.errors import ProtocolError
-from apes.messages import CountedBatch
 from apes.wire.release import Release
 
 TERMS = "ab" * 32
 
 
 def release(refused=None):
-    batch = CountedBatch(counts_of(LEVELS), np.sort(BUDGETS))
-    return Release(RUN, 3, TERMS, batch, {"seal": 2, "level": 1} if refused is None else refused)
+    return release_of(announced(TERMS, 3), refused={"seal": 2, "level": 1} if refused is None else refused)
 
 
 def encoded(**changes):
@@ -32,18 +31,22 @@ def encoded(**changes):
 
 def test_a_release_comes_back():
     back = Release.decode(release().encode())
-    assert (back.run, back.round, back.terms) == (RUN, 3, TERMS)
-    assert back.refused == {"seal": 2, "level": 1}
+    back.receipt.check(RECEIPTS.public_key())
+    receipt = back.receipt
+    assert (receipt.run, receipt.round, receipt.terms, receipt.users) == (RUN, 3, TERMS, 8)
+    assert receipt.announcement == announced(TERMS, 3).digest.hex()
+    assert receipt.refused == {"seal": 2, "level": 1}
     assert is_of(back, range(8))
-    assert back.batch.counts.dtype == np.int64
+    assert back.counts.dtype == np.int64
 
 
 @pytest.mark.parametrize("users", [1, 2**16 - 1, 2**16, 2**16 + 1])
 def test_counts_that_need_more_bytes(users):
     counts = np.array([[users, 0], [users - 1, 1]])
-    back = Release.decode(Release(RUN, 1, TERMS, CountedBatch(counts, np.full(users, 0.5))).encode())
-    assert (back.batch.counts == counts).all()
-    assert back.batch.budgets.size == users
+    receipt = replace(release().receipt, users=users)
+    back = Release.decode(Release.of(receipt, counts, RECEIPTS).encode())
+    assert (back.counts == counts).all()
+    assert (back.receipt.users, back.receipt.shape) == (users, (2, 2))
 
 
 def test_the_order_of_refusals_does_not_show():
@@ -60,8 +63,13 @@ def test_unchanged_is_a_release():
     "changes",
     [
         {"version": 1},
-        {"version": None},
-        {"version": ...},
+        {"signature": ...},
+        {"announcement": None},
+        {"announcement": "ab"},
+        {"previous": ...},
+        {"later": -1},
+        {"later": 1.5},
+        {"counts": "00" * 32},
         {"run": ...},
         {"refused": ...},
         {"users": 0},
@@ -96,6 +104,12 @@ def test_headers_that_do_not_agree(changes):
         Release.decode(encoded(**changes))
 
 
+def test_counts_that_are_signed_and_do_not_add_up():
+    counts = np.array([[3, 5], [4, 5]])
+    with pytest.raises(ProtocolError, match="do not add up"):
+        Release.decode(Release.of(release().receipt, counts, RECEIPTS).encode())
+
+
 def test_cut_short_or_lengthened():
     data = release().encode()
     for end in range(len(data)):
@@ -111,13 +125,13 @@ def test_counts_that_do_not_add_up():
     for place in range(0, 2 * 15 * 16, 2):
         changed = bytearray(data)
         changed[4 + length + place] ^= 1
-        with pytest.raises(ProtocolError, match="add up"):
+        with pytest.raises(ProtocolError, match="not those of its receipt"):
             Release.decode(bytes(changed))
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"3", b"null", b"\xff", 100_000 * b"["])
 def test_headers_that_are_none(text):
-    with pytest.raises(ProtocolError, match="not a release"):
+    with pytest.raises(ProtocolError, match="not a receipt"):
         Release.decode(struct.pack("<I", len(text)) + text + bytes(500))
 
 
@@ -131,12 +145,13 @@ def test_rubbish_is_no_release(data):
 @settings(patient, max_examples=500)
 @given(st.integers(0, 900), st.integers(1, 255))
 def test_a_changed_byte_is_seen_or_harmless(place, change):
-    """Whatever is taken has rows that add up to its users."""
+    """Whatever is taken is what the shuffler signed, or its signature does not hold."""
     data = bytearray(release().encode())
     data[place % len(data)] ^= change
     try:
         back = Release.decode(bytes(data))
     except ProtocolError:
         return
-    assert (back.batch.counts.sum(axis=1) == back.batch.budgets.size).all()
-    assert back.batch.counts.shape == (15, 16)
+    assert is_of(back, range(8))
+    with pytest.raises(ProtocolError, match="not signed by the shuffler"):
+        back.receipt.check(RECEIPTS.public_key())

@@ -26,7 +26,7 @@ def good(request, small):
     return {
         Policy: small.policy,
         ShufflerSettings: ShufflerSettings("127.0.0.1", 8443),
-        VaultSettings: VaultSettings((RUN,), KEY),
+        VaultSettings: VaultSettings((RUN,), KEY, KEY, ledger_id=RUN),
         Federation: Federation(RUN, 2, 8, 3, 1, 2),
     }[request.param]
 
@@ -98,9 +98,17 @@ def test_texts_are_texts(good, file):
     ("kind", "field", "values"),
     [
         (ShufflerSettings, "port", [0, -1, 65536, 1.5, "8443", True, None]),
+        (ShufflerSettings, "workers", [0, -1, 1.5, "2", True, None]),
+        (ShufflerSettings, "connections", [0, -1, 1.5, "2", True, None]),
+        (ShufflerSettings, "connections_per_address", [0, -1, 1.5, "2", True, None]),
+        (ShufflerSettings, "header_seconds", [0, -1, float("nan"), float("inf"), "2", True]),
         (VaultSettings, "runs", [[], "00", RUN, [RUN, RUN], ["00"], [5], [RUN.upper()], None]),
         (VaultSettings, "shuffler_key", ["", "00", "g" * 64, KEY + "00", KEY.replace("9", "A")]),
-        (VaultSettings, "socket_mode", ["", "8", "rw-------", "1000", "-600"]),
+        (VaultSettings, "analyzer_key", ["", "00", "g" * 64, KEY + "00", KEY.replace("9", "A")]),
+        (VaultSettings, "one_account", ["yes", None, 2]),
+        (VaultSettings, "courier", [5, [], True]),
+        (VaultSettings, "ledger_id", ["", "00", "g" * 32, RUN + "00"]),
+        (VaultSettings, "answer_seconds", [0, -1, 3601, float("nan"), "1", True]),
         (VaultSettings, "lifetime_epsilon", [0, -1, float("nan"), float("inf"), "1", True]),
         (VaultSettings, "lifetime_delta", [0, -1, 0.6, 1e-101, float("nan"), "1", None]),
         (Policy, "levels", [1, 300, "many", None]),
@@ -112,7 +120,7 @@ def test_bad_values(small, file, kind, field, values):
     start = {
         Policy: small.policy,
         ShufflerSettings: ShufflerSettings("127.0.0.1", 8443),
-        VaultSettings: VaultSettings((RUN,), KEY),
+        VaultSettings: VaultSettings((RUN,), KEY, KEY, ledger_id=RUN),
     }[kind]
     for value in values:
         file.write_text(json.dumps(asdict(start) | {field: value}))
@@ -156,7 +164,7 @@ def test_a_changed_choice_changes_the_digest(small, file):
         ("terms", {"target_epsilon": 1.0}),
         ("terms", {"framework": "s-apes-first"}),
         *(("model", change) for change in ({"features": 5}, {"classes": 4}, {"local": {"epochs": 3}})),
-        *(("limits", {name: value}) for name, value in asdict(Limits(0.06, 0.9, 4)).items()),
+        *(("limits", {name: value}) for name, value in asdict(Limits(0.06, 0.9, 4, 7, 1)).items()),
     ):
         file.write_text(json.dumps(plain | {part: plain[part] | change}))
         assert FederationTerms.read(file).digest != small.terms.digest

@@ -13,12 +13,13 @@ from threading import Barrier
 
 import numpy as np
 import pytest
-from parties import APES, BUDGETS, LEVELS, OTHER_RUN, RUN, TOKEN, Shuffler, honest, is_of, path, until
+from parties import APES, BUDGETS, LEVELS, OTHER_RUN, RUN, RUNS, TOKEN, Shuffler, honest, is_of, path, until
 
 from apes.federation.trial.layout import HOST
 from apes.shuffler.service.intake import ReportRefusal
 from apes.shuffler.service.ledger import ShufflerLedger
-from apes.shuffler.service.rounds import RequestRefused, Rounds
+from apes.shuffler.service.refused import RequestRefused
+from apes.shuffler.service.rounds import Rounds
 from apes.wire.envelope import envelope_size
 from apes.wire.frames import framed
 from apes.wire.release import Release
@@ -30,7 +31,7 @@ MOST_BYTES = 2 * 8 * (4 + envelope_size(15, 16)) + (16 << 20)
 
 @pytest.fixture(scope="module")
 def shuffler(small, tmp_path_factory):
-    policy = replace(small.policy, rounds=100_000)
+    policy = replace(small.policy, rounds=100_000, runs=RUNS)
     party = Shuffler(tmp_path_factory.mktemp("shuffler"), policy, small.shuffler)
     party.start()
     yield party
@@ -42,16 +43,16 @@ def batch(reports):
     return b"".join(framed(reports))
 
 
-def is_open(shuffler, number):
-    answer = shuffler.get(number)
+def is_open(shuffler, run):
+    answer = shuffler.get(run=run)
     return (answer.status_code, answer.json()["refused"]) == (404, "open")
 
 
-def closes(shuffler, small, number, users=range(8)):
+def closes(shuffler, small, run, users=range(8)):
     """Whether an honest batch closes the round, with nothing else in it."""
-    answer = shuffler.post(number, honest(small, users, number=number))
+    answer = shuffler.post(honest(small, users, run=run), run=run)
     release = Release.decode(answer.content)
-    return is_of(release, users) and (release.run, release.round) == (RUN, number)
+    return is_of(release, users) and (release.receipt.run, release.receipt.round) == (run, 1)
 
 
 def test_health_needs_no_token(shuffler):
@@ -60,7 +61,7 @@ def test_health_needs_no_token(shuffler):
 
 
 def test_metrics_can_be_read_by_prometheus(shuffler, small):
-    assert closes(shuffler, small, shuffler.next_round())
+    assert closes(shuffler, small, shuffler.next_run())
     answer = shuffler.http.get("/metrics", headers={"authorization": ""})
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     kinds = set()
@@ -76,22 +77,23 @@ def test_metrics_can_be_read_by_prometheus(shuffler, small):
         "apes_reports_refused_total",
         "apes_rounds_released_total",
         "apes_requests_refused_total",
+        "apes_connections_closed_total",
         "apes_intake_seconds_total",
     }
 
 
 @pytest.mark.parametrize("shown", [None, "", TOKEN, "Bearer", f"Bearer {TOKEN}x", f"bearer {TOKEN}", "é"])
 def test_without_the_token(shuffler, small, shown):
-    number, before = shuffler.next_round(), shuffler.refused("requests", "token")
+    run, before = shuffler.next_run(), shuffler.refused("requests", "token")
     headers = {} if shown is None else {"authorization": shown.encode("latin-1")}
     with shuffler.client() as caller:
         del caller.headers["authorization"]
-        get = caller.get(path(number), headers=headers)
-        post = caller.post(path(number), content=batch(honest(small, number=number)), headers=headers)
+        get = caller.get(path(run=run), headers=headers)
+        post = caller.post(path(run=run), content=batch(honest(small, run=run)), headers=headers)
     assert [(each.status_code, each.json()["refused"]) for each in (get, post)] == 2 * [(401, "token")]
     assert shuffler.refused("requests", "token") == before + 2
-    assert is_open(shuffler, number)
-    assert closes(shuffler, small, number)
+    assert is_open(shuffler, run)
+    assert closes(shuffler, small, run)
 
 
 @pytest.mark.parametrize(
@@ -107,32 +109,32 @@ def test_without_the_token(shuffler, small, shown):
 )
 def test_rounds_that_there_are_not(shuffler, run, number, reason):
     before = shuffler.refused("requests", reason)
-    for answer in (shuffler.get(number, run), shuffler.post(number, [], run)):
+    for answer in (shuffler.get(number, run), shuffler.http.post(path(number, run), content=b"")):
         assert (answer.status_code, answer.json()["refused"]) == (404, reason)
     assert shuffler.refused("requests", reason) == before + 2
 
 
 def test_a_round_is_released_once(shuffler, small):
-    number = shuffler.next_round()
-    reports = honest(small, number=number)
-    assert is_open(shuffler, number)
-    first = shuffler.post(number, reports)
+    run = shuffler.next_run()
+    reports = honest(small, run=run)
+    assert is_open(shuffler, run)
+    first = shuffler.post(reports, run=run)
     assert first.status_code == 200
     assert is_of(Release.decode(first.content), range(8))
-    assert shuffler.get(number).content == first.content
-    assert shuffler.post(number, reports).content == first.content
+    assert shuffler.get(run=run).content == first.content
+    assert shuffler.post(reports, run=run).content == first.content
     before = shuffler.refused("requests", "round-closed")
-    for other in (reports[:7], reports[1:], reports[::-1], [], honest(small, number=number)):
-        answer = shuffler.post(number, other)
+    for other in (reports[:7], reports[1:], reports[::-1], [], honest(small, run=run)):
+        answer = shuffler.post(other, run=run)
         assert (answer.status_code, answer.json()["refused"]) == (409, "round-closed")
     assert shuffler.refused("requests", "round-closed") == before + 5
-    assert shuffler.get(number).content == first.content
+    assert shuffler.get(run=run).content == first.content
 
 
 def test_runs_are_apart(shuffler, small):
-    number = shuffler.next_round()
-    assert closes(shuffler, small, number)
-    answer = shuffler.post(number, honest(small, range(5), number=number, run=OTHER_RUN), OTHER_RUN)
+    run = shuffler.next_run()
+    assert closes(shuffler, small, run)
+    answer = shuffler.post(honest(small, range(5), run=OTHER_RUN), run=OTHER_RUN)
     assert is_of(Release.decode(answer.content), range(5))
 
 
@@ -150,126 +152,130 @@ def at_once(*calls):
 
 def test_of_two_batches_at_once_one_wins(shuffler, small):
     for _ in range(5):
-        number = shuffler.next_round()
-        reports = honest(small, number=number)
+        run = shuffler.next_run()
+        reports = honest(small, run=run)
         parts = (range(5), range(3, 8))
-        answers = at_once(*(partial(shuffler.post, number, [reports[user] for user in part]) for part in parts))
+        answers = at_once(*(partial(shuffler.post, [reports[user] for user in part], run=run) for part in parts))
         assert sorted(answer.status_code for answer in answers) == [200, 409]
         (won,) = [place for place, answer in enumerate(answers) if answer.status_code == 200]
         assert is_of(Release.decode(answers[won].content), parts[won])
         assert answers[1 - won].json()["refused"] == "round-closed"
-        assert shuffler.get(number).content == answers[won].content
+        assert shuffler.get(run=run).content == answers[won].content
 
 
 def test_two_rounds_at_once(shuffler, small):
-    one, other = shuffler.next_round(), shuffler.next_round()
+    one, other = shuffler.next_run(), shuffler.next_run()
     calls = [lambda: closes(shuffler, small, one, range(6)), lambda: closes(shuffler, small, other, range(2, 8))]
     assert at_once(*calls) == [True, True]
 
 
 def test_a_cohort_too_small(shuffler, small):
-    number, before = shuffler.next_round(), shuffler.refused("reports", "wrong-round")
-    answer = shuffler.post(number, [*honest(small, [0, 1], number=number), *honest(small, number=number + 1)])
+    run, before = shuffler.next_run(), shuffler.refused("reports", "wrong-round")
+    answer = shuffler.post([*honest(small, [0, 1], run=run), *honest(small, run=run, number=2)], run=run)
     assert answer.status_code == 422
     told = answer.json()
     assert (told["refused"], told["accepted"], told["needed"], told["wrong-round"]) == ("cohort", 2, 3, 8)
     assert shuffler.refused("reports", "wrong-round") == before + 8
-    assert is_open(shuffler, number)
-    assert closes(shuffler, small, number)
+    assert is_open(shuffler, run)
+    assert closes(shuffler, small, run)
 
 
 def test_a_batch_with_attacks_in_it(shuffler, small):
-    number = shuffler.next_round()
-    reports = honest(small, number=number)
+    run = shuffler.next_run()
+    reports = honest(small, run=run)
     forged = [reports[0][:-1] + bytes([reports[0][-1] ^ 1]), reports[1][:-1], 2 * reports[2], b""]
     before = [shuffler.refused("reports", reason) for reason in ("signature", "malformed")]
-    release = Release.decode(shuffler.post(number, [*forged, *reports, reports[3]]).content)
-    assert release.refused == {"signature": 1, "malformed": 3, "duplicate": 1}
+    release = Release.decode(shuffler.post([*forged, *reports, reports[3]], run=run).content)
+    assert release.receipt.refused == {"signature": 1, "malformed": 3, "duplicate": 1}
     assert is_of(release, range(8))
     after = [shuffler.refused("reports", reason) for reason in ("signature", "malformed")]
     assert after == [before[0] + 1, before[1] + 3]
 
 
 def test_a_batch_too_large(shuffler, small):
-    number = shuffler.next_round()
+    run = shuffler.next_run()
     before = shuffler.refused("requests", "size")
-    answer = shuffler.http.post(path(number), content=b"\xff\xff\xff\x7f" + bytes(MOST_BYTES))
+    shuffler.announce(run=run)
+    answer = shuffler.http.post(path(run=run), content=b"\xff\xff\xff\x7f" + bytes(MOST_BYTES))
     assert (answer.status_code, answer.json()["refused"]) == (413, "size")
     assert shuffler.refused("requests", "size") == before + 1
-    assert is_open(shuffler, number)
-    assert closes(shuffler, small, number)
+    assert is_open(shuffler, run)
+    assert closes(shuffler, small, run)
 
 
 # An honest batch with the beginning of a frame that is far too large: more than lies in a socket's buffers, so that
 # once it is sent the shuffler must have read the reports.
-def long_beginning(small, number):
-    return batch(honest(small, number=number)) + (1 << 30).to_bytes(4, "little") + bytes(14 << 20)
+def long_beginning(small, run):
+    return batch(honest(small, run=run)) + (1 << 30).to_bytes(4, "little") + bytes(14 << 20)
 
 
 def test_a_caller_who_hangs_up(shuffler, small):
-    number, before = shuffler.next_round(), shuffler.refused("requests", "cut-short")
-    shuffler.begin_upload(number, long_beginning(small, number)).close()
+    run, before = shuffler.next_run(), shuffler.refused("requests", "cut-short")
+    shuffler.begin_upload(run, long_beginning(small, run)).close()
     until(lambda: shuffler.refused("requests", "cut-short") == before + 1)
-    assert is_open(shuffler, number)
-    assert closes(shuffler, small, number)
+    assert is_open(shuffler, run)
+    assert closes(shuffler, small, run)
 
 
 def test_killed_before_the_batch_was_there(shuffler, small):
-    number = shuffler.next_round()
-    connection = shuffler.begin_upload(number, long_beginning(small, number))
+    run = shuffler.next_run()
+    connection = shuffler.begin_upload(run, long_beginning(small, run))
     shuffler.kill()
     connection.close()
     shuffler.start()
-    assert is_open(shuffler, number)
-    assert shuffler.rows("select count(*) from participants where round = ?", number) == [(0,)]
-    assert closes(shuffler, small, number)
-    assert shuffler.rows("select count(*) from participants where round = ?", number) == [(8,)]
+    assert is_open(shuffler, run)
+    assert shuffler.rows("select count(*) from participants where run = ?", run) == [(0,)]
+    assert closes(shuffler, small, run)
+    assert shuffler.rows("select count(*) from participants where run = ?", run) == [(8,)]
 
 
 def test_killed_before_the_answer_was_read(shuffler, small):
-    number = shuffler.next_round()
-    body = batch(honest(small, number=number))
+    run = shuffler.next_run()
+    body = batch(honest(small, run=run))
+    shuffler.announce(run=run)
     connection = shuffler.connect()
     connection.sendall(
-        f"POST {path(number)} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"POST {path(run=run)} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n".encode()
         + body
     )
-    ((kept,),) = until(lambda: shuffler.rows("select release from rounds where round = ?", number))
+    ((kept,),) = until(lambda: shuffler.rows("select release from rounds where run = ?", run))
     shuffler.kill()
     connection.close()
     shuffler.start()
-    assert shuffler.get(number).content == kept
+    assert shuffler.get(run=run).content == kept
     assert is_of(Release.decode(kept), range(8))
-    assert shuffler.http.post(path(number), content=body).content == kept
-    other = shuffler.post(number, honest(small, range(5), number=number))
+    assert shuffler.http.post(path(run=run), content=body).content == kept
+    other = shuffler.post(honest(small, range(5), run=run), run=run)
     assert (other.status_code, other.json()["refused"]) == (409, "round-closed")
-    assert shuffler.get(number).content == kept
+    assert shuffler.get(run=run).content == kept
 
 
 def test_a_disk_that_takes_nothing(shuffler, small):
     """Not even the log can be written meanwhile."""
-    closed, number = shuffler.next_round(), shuffler.next_round()
+    closed, run = shuffler.next_run(), shuffler.next_run()
     assert closes(shuffler, small, closed)
-    reports = honest(small, number=number)
+    reports, later = honest(small, run=run), shuffler.next_run()
+    assert shuffler.announce(run=run).status_code == 204
     shuffler.let_write(False)
     try:
-        answers = [shuffler.post(number, reports) for _ in range(3)]
+        assert shuffler.announce(run=later).status_code == 503
+        answers = [shuffler.post(reports, run=run) for _ in range(3)]
         assert {(each.status_code, each.json()["refused"]) for each in answers} == {(503, "ledger")}
-        assert is_open(shuffler, number)
-        assert is_of(Release.decode(shuffler.get(closed).content), range(8))
+        assert is_open(shuffler, run)
+        assert is_of(Release.decode(shuffler.get(run=closed).content), range(8))
     finally:
         shuffler.let_write(True)
-    assert shuffler.rows("select count(*) from participants where round = ?", number) == [(0,)]
-    assert shuffler.refused("requests", "ledger") == 3
-    release = shuffler.post(number, reports)
+    assert shuffler.rows("select count(*) from participants where run = ?", run) == [(0,)]
+    assert shuffler.refused("requests", "ledger") == 4
+    release = shuffler.post(reports, run=run)
     assert is_of(Release.decode(release.content), range(8))
-    assert shuffler.get(number).content == release.content
+    assert shuffler.get(run=run).content == release.content
 
 
 def test_a_ledger_that_cannot_be_read(small, tmp_path):
     ledger = ShufflerLedger(tmp_path / "ledger.sqlite")
-    rounds = Rounds(small.policy, small.shuffler, ledger)
+    rounds = Rounds(small.policy, small.services_keys, ledger)
     ledger.close()
     for ask in (rounds.release(RUN, 1), rounds.close_round(RUN, 1, None)):
         with pytest.raises(RequestRefused) as refusal:
@@ -281,26 +287,26 @@ def test_a_second_shuffler_on_the_ledger_is_refused(shuffler, small):
     other = subprocess.run([APES, "shuffler", shuffler.folder / "shuffler.json"], capture_output=True, text=True)
     assert other.returncode == 2
     assert "ledger.sqlite is in use by another process" in other.stderr
-    assert closes(shuffler, small, shuffler.next_round())
+    assert closes(shuffler, small, shuffler.next_run())
 
 
-def rubbish_frames(small, number, noise, count):
+def rubbish_frames(small, run, noise, count):
     """Random strings; one in twenty is as long as an envelope and begins like one of a registered sender."""
-    start = honest(small, [0], number=number)[0][:90]
-    likely = [start + os.urandom(envelope_size(15, 16) - 90) for _ in range(count // 20)]
+    start = honest(small, [0], run=run)[0][:122]
+    likely = [start + os.urandom(envelope_size(15, 16) - 122) for _ in range(count // 20)]
     return [*noise(count - len(likely)), *likely]
 
 
 def test_rubbish(shuffler, small, noise):
     """100,000 frames, 2,000 bodies, 250 strings at the port: it stays healthy, and as large as it was."""
-    number, memory = shuffler.next_round(), []
+    run, memory = shuffler.next_run(), []
     before = [shuffler.refused("reports", reason) for reason in ("malformed", "signature")]
     for _ in range(10):
-        answer = shuffler.post(number, rubbish_frames(small, number, noise, 10_000))
+        answer = shuffler.post(rubbish_frames(small, run, noise, 10_000), run=run)
         assert (answer.status_code, answer.json()["refused"]) == (422, "cohort")
         assert answer.json()["accepted"] == 0
         for body in noise(200):
-            assert shuffler.http.post(path(number), content=body).status_code == 422
+            assert shuffler.http.post(path(run=run), content=body).status_code == 422
         for text in noise(20):
             with socket.create_connection((HOST, shuffler.port)) as connection:
                 connection.sendall(text)
@@ -313,8 +319,8 @@ def test_rubbish(shuffler, small, noise):
     assert after[1] - before[1] == 5_000
     assert memory[-1] - memory[0] < 20e6, memory
     assert shuffler.is_ready()
-    assert is_open(shuffler, number)
-    assert closes(shuffler, small, number)
+    assert is_open(shuffler, run)
+    assert closes(shuffler, small, run)
 
 
 def test_strange_requests(shuffler, small, noise):
@@ -325,15 +331,15 @@ def test_strange_requests(shuffler, small, noise):
         assert 400 <= shuffler.http.get(path(number)).status_code < 500
     for place in ("/docs", "/openapi.json", "/redoc", "/v1/runs", f"/v1/runs/{RUN}"):
         assert shuffler.http.get(place).status_code == 404
-    assert closes(shuffler, small, shuffler.next_round())
+    assert closes(shuffler, small, shuffler.next_run())
 
 
 def test_logs_tell_counts_and_no_values(shuffler, small):
     """After everything that was done above, and once more a refusal and a release."""
-    number = shuffler.next_round()
-    secret = honest(small, number=number)
-    shuffler.post(number, secret[:2])
-    assert closes(shuffler, small, number)
+    run = shuffler.next_run()
+    secret = honest(small, run=run)
+    shuffler.post(secret[:2], run=run)
+    assert closes(shuffler, small, run)
     events = shuffler.events()
     names = {event["event"] for event in events}
     assert {"serving", "refused", "released"} <= names <= {"serving", "refused", "released", "ledger-failed", "library"}
@@ -348,7 +354,7 @@ def test_logs_tell_counts_and_no_values(shuffler, small):
             assert event.keys() == {"time", "event", "run", "round", "users", "refused", "seconds"}
     text = shuffler.log.read_text()
     last = [event for event in events if event["event"] == "released"][-1]
-    assert (last["run"], last["round"], last["users"], last["refused"]) == (RUN, number, 8, {})
+    assert (last["run"], last["round"], last["users"], last["refused"]) == (run, 1, 8, {})
     assert not [sender for sender in small.policy.senders if sender in text]
     assert not [budget for budget in BUDGETS if str(budget)[2:] in text]
     assert TOKEN not in text
@@ -360,23 +366,23 @@ def test_logs_tell_counts_and_no_values(shuffler, small):
 
 def test_what_the_ledger_keeps(shuffler, small):
     """Who took part, and the sum of what they said: no report."""
-    number = shuffler.next_round()
-    assert closes(shuffler, small, number)
-    senders = shuffler.rows("select sender from participants where round = ? order by sender", number)
+    run = shuffler.next_run()
+    assert closes(shuffler, small, run)
+    senders = shuffler.rows("select sender from participants where run = ? order by sender", run)
     assert [sender.hex() for (sender,) in senders] == sorted(small.policy.senders)
-    ((release,),) = shuffler.rows("select release from rounds where round = ?", number)
-    assert release == shuffler.get(number).content
+    ((release,),) = shuffler.rows("select release from rounds where run = ?", run)
+    assert release == shuffler.get(run=run).content
     assert not np.isin([row.tobytes() in release for row in LEVELS], True).any()
 
 
 def test_it_stops_when_told(shuffler, small):
     """What was released is there after an orderly end as well."""
-    number = shuffler.next_round()
-    assert closes(shuffler, small, number)
-    release = shuffler.get(number).content
+    run = shuffler.next_run()
+    assert closes(shuffler, small, run)
+    release = shuffler.get(run=run).content
     shuffler.http.close()
     shuffler.http = shuffler.client()
     shuffler._process.send_signal(signal.SIGTERM)
     shuffler._process.wait()
     shuffler.start()
-    assert shuffler.get(number).content == release
+    assert shuffler.get(run=run).content == release

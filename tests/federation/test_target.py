@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from parties import apes as command
-from parties import new_run, take
+from parties import new_run, take, worst_of
 
 import apes
 from apes.federation.subject import Subject
@@ -38,7 +38,7 @@ def tiny(small_digits):
 @pytest.fixture(scope="module")
 def figures(tiny):
     """What one and two rounds of the federation cost, by its budgets and the Gaussians that a filter counts in."""
-    delta, exposure = 1 / (10 * DEVICES), apes.Exposure(PEOPLE.people(tiny).budgets, 15, LEVELS)
+    delta, exposure = 1 / (10 * DEVICES), apes.Exposure(worst_of(PEOPLE.people(tiny).budgets, DEVICES), 15, LEVELS)
     # A thousandth of delta is set aside for a thousand times the rounds.
     cost = exposure.cost(1e-3 * delta / (1e3 * ROUNDS * 15))
     return [cost.times(rounds).epsilon(delta) for rounds in (1, 2)]
@@ -47,7 +47,7 @@ def figures(tiny):
 def up(folder, tiny, target):
     """Make a federation with this target, and let it run."""
     plan = apes.Plan(rounds=ROUNDS, levels=LEVELS, target_epsilon=target)
-    set_up(folder, plan, Subject.of_images(PEOPLE, tiny), PEOPLE.people(tiny), DEVICES)
+    set_up(folder, plan, Subject.of_images(PEOPLE, tiny), PEOPLE.people(tiny), DEVICES, colluding=0)
     try:
         return Layout(folder), command("federation", "up", folder, "--json")
     finally:
@@ -62,7 +62,7 @@ def released(layout):
 
 def answered(layout):
     """The rounds that each vault answered."""
-    ledgers = [layout.device(number) / "ledger.sqlite" for number in range(1, DEVICES + 1)]
+    ledgers = [layout.vault(number) / "ledger.sqlite" for number in range(1, DEVICES + 1)]
     return [[row[0] for row in read_database(ledger, "select round from answers order by round")] for ledger in ledgers]
 
 
@@ -100,6 +100,6 @@ def test_a_target_between_the_first_two_rounds(tiny, figures, tmp_path):
     assert certified["mu"] > 0
     assert certified["epsilon_by_round"] == pytest.approx(figures[:1], rel=1e-5)
     run = new_run(layout)
-    take(run, releases[1].batch)
+    take(run, apes.CountedBatch(releases[1].counts, PEOPLE.people(tiny).budgets))
     with np.load(layout.analyzer / "run" / "model.npz") as stored:
         np.testing.assert_array_equal(stored["weights"], run.model())

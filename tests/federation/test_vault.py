@@ -5,7 +5,19 @@ import itertools
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import BUDGETS, EXTREME_WEIGHTS, OTHER_RUN, RUN, agreed, counts_of, frames_of, opened, population
+from parties import (
+    ANALYZER,
+    BUDGETS,
+    EXTREME_WEIGHTS,
+    OTHER_RUN,
+    RUN,
+    agreed,
+    announced,
+    counts_of,
+    frames_of,
+    opened,
+    population,
+)
 from scipy.stats import chi2
 
 from apes import FedProx, People
@@ -51,14 +63,17 @@ def spent_in(ledger):
 
 def vault_of(small, held, ledger, terms=None):
     terms = terms or small.terms
-    return Vault(terms, (RUN, OTHER_RUN), held, small.shuffler.public_key(), ledger, terms.model)
+    keys = small.shuffler.public_key(), ANALYZER.public_key()
+    return Vault(terms, (RUN, OTHER_RUN), held, *keys, ledger, terms.model)
 
 
-def request(small, number, run=RUN, digest=None, weights=None, terms=None):
+def request(small, number, run=RUN, digest=None, weights=None, terms=None, told=None, stranger=False, **choices):
+    """A request, which the analyzer announced; ``told`` are weights that are announced in place of those sent."""
     terms = terms or small.terms
-    weights = np.zeros(terms.dimensions) if weights is None else weights
+    sent = np.asarray(np.zeros(terms.dimensions) if weights is None else weights, dtype="<f4").tobytes()
     digest = terms.digest if digest is None else digest
-    return Request(run, number, digest, np.asarray(weights, dtype="<f4").tobytes())
+    key = Ed25519PrivateKey.generate() if stranger else ANALYZER
+    return Request(announced(digest, number, run, sent if told is None else told, **choices).signed(key), sent)
 
 
 def refusal_of(vault, asked):
@@ -69,13 +84,10 @@ def refusal_of(vault, asked):
 
 def counts_for_the_shuffler(small, answer, number, run=RUN):
     """Whether the shuffler takes all reports of an answer, and counts them as NumPy does."""
-    intake = Intake(small.policy, run, number, small.shuffler)
+    intake = Intake(small.policy, small.announced(number, run=run), small.shuffler)
     intake.take(frames_of(answer))
-    levels, budgets, _ = opened(answer, small.shuffler)
-    batch = intake.release().batch
-    return (
-        not intake.refused and (batch.counts == counts_of(levels)).all() and (batch.budgets == np.sort(budgets)).all()
-    )
+    levels, _, senders = opened(answer, small.shuffler)
+    return not intake.refused and (intake.counts() == counts_of(levels)).all() and intake.senders == set(senders)
 
 
 def test_an_answer_is_what_the_shuffler_counts(small, ledgers):
@@ -92,9 +104,10 @@ def test_a_round_has_one_answer(small, ledgers):
     first = vault.answer(request(small, 1))
     spent = spent_in(ledger).tolist()
     assert vault.answer(request(small, 1)) == first
-    assert vault.answer(request(small, 1, weights=np.arange(15))) == first
-    # Weights are not looked at when there is an answer already.
-    assert vault.answer(request(small, 1, weights=[np.nan])) == first
+    # Of the same announcement, that is: another one of an answered round is refused, whoever signed it.
+    assert refusal_of(vault, request(small, 1, weights=np.arange(15))) == VaultRefusal.ANNOUNCEMENT
+    assert refusal_of(vault, request(small, 1, previous=bytes(range(32)))) == VaultRefusal.ANNOUNCEMENT
+    assert vault.answer(request(small, 1)) == first
     assert spent_in(ledger).tolist() == spent == (15 * BUDGETS).tolist()
     assert vault.answer(request(small, 2)) != first
     assert vault.answer(request(small, 1, OTHER_RUN)) != first
@@ -104,14 +117,14 @@ def test_a_round_has_one_answer(small, ledgers):
     ("changes", "reason"),
     [
         ({"digest": "00" * 32}, VaultRefusal.TERMS),
-        ({"digest": ""}, VaultRefusal.TERMS),
         ({"run": "00" * 16}, VaultRefusal.RUN),
-        ({"run": ""}, VaultRefusal.RUN),
-        ({"run": RUN.upper()}, VaultRefusal.RUN),
-        ({"number": 0}, VaultRefusal.ROUND),
-        ({"number": -1}, VaultRefusal.ROUND),
         ({"number": 4}, VaultRefusal.ROUND),
-        ({"number": 10**400}, VaultRefusal.ROUND),
+        ({"number": 2**32 - 1}, VaultRefusal.ROUND),
+        ({"stranger": True}, VaultRefusal.ANNOUNCEMENT),
+        # What a stranger sends first does not poison a round, nor does what asks for the last one end the run.
+        ({"stranger": True, "weights": np.full(15, 9.0)}, VaultRefusal.ANNOUNCEMENT),
+        ({"stranger": True, "number": 3}, VaultRefusal.ANNOUNCEMENT),
+        ({"told": bytes(60), "weights": np.full(15, 9.0)}, VaultRefusal.WEIGHTS),
         ({"weights": np.full(15, np.nan)}, VaultRefusal.WEIGHTS),
         ({"weights": [*np.zeros(14), np.inf]}, VaultRefusal.WEIGHTS),
         ({"weights": [-np.inf, *np.zeros(14)]}, VaultRefusal.WEIGHTS),
@@ -211,7 +224,7 @@ def test_extreme_weights_tell_nothing_about_the_data(small, ledgers, local, weig
         levels, _, senders = opened(answer, small.shuffler)
         assert levels.max() < 16
         sizes.add((len(answer), len(senders)))
-    assert sizes == {(8 * (4 + 225), 8)}
+    assert sizes == {(8 * (4 + 257), 8)}
 
 
 # Inputs are beyond the clip, so the level that goes into the randomizer is known: 0 in the coordinates of the user's
@@ -226,7 +239,7 @@ def levels_by_input(small, ledger, budget):
     labels = np.arange(64, dtype=np.uint8) % 3
     people = People(np.full((64, 400), 100.0, np.float32), labels, np.arange(65), np.full(64, budget))
     held = Holdings(people, [Ed25519PrivateKey.generate() for _ in labels], np.full(64, np.inf))
-    vault = Vault(LAW, (RUN,), held, small.shuffler.public_key(), ledger, LAW.model)
+    vault = Vault(LAW, (RUN,), held, small.shuffler.public_key(), ANALYZER.public_key(), ledger, LAW.model)
     levels, _, _ = opened(vault.answer(request(small, 1, terms=LAW)), small.shuffler, LAW.dimensions)
     own = np.repeat(np.arange(3) == labels[:, None], 401, axis=1)
     return levels[own], levels[~own]
@@ -266,12 +279,12 @@ def test_a_ledger_that_fails(small, ledgers):
 
 def test_a_socket_path_too_long(tmp_path):
     with pytest.raises(DataError, match="longer than 103 bytes"):
-        VaultSocket(tmp_path / ("s" * (104 - len(str(tmp_path)))), None, 60)
+        VaultSocket(tmp_path / ("s" * (104 - len(str(tmp_path)))), None, 60, 1.0)
 
 
 def test_a_file_in_the_sockets_place(tmp_path):
     place = tmp_path / "vault.sock"
     place.write_text("mine")
     with pytest.raises(DataError, match=r"vault\.sock is there already and is not a socket"):
-        VaultSocket(place, None, 60)
+        VaultSocket(place, None, 60, 1.0)
     assert place.read_text() == "mine"

@@ -76,7 +76,7 @@ def simulated(trained):
         collector = agreed.terms.collector(len(reports), agreed.dimensions, SimulationSource(1, number))
         for user, (budget, levels) in enumerate(reports):
             collector.add(Report(levels[np.newaxis], np.array([budget]), user, 0))
-        take(run, collector.release())
+        take(run, collector.release(), len(reports) - agreed.taken.distrusted)
     return run
 
 

@@ -31,6 +31,7 @@ from apes.paper.parts import Part, Workshop
 from apes.paper.run import work, write
 from apes.paper.setting import Setting, quick
 from apes.paper.task import task_of
+from apes.terms.fitting import NORM
 from apes.terms.schedule import Schedule
 from apes.training.round import Workers
 
@@ -193,7 +194,7 @@ def test_ours_and_the_yardstick_are_alike():
         ours, yardstick = (way_parts(setting, name, target)[0].arguments for name in (ONE_BIT, TRUSTED))
         assert ours["features"] == yardstick["features"]
         assert ours["rounds"] == yardstick["rounds"]
-        assert yardstick["norm"] == apes.terms.fitting.NORM
+        assert yardstick["norm"] == NORM
 
 
 def test_seeds_are_all_run_where_it_matters_most():

@@ -107,14 +107,44 @@ def test_parts_gathered_elsewhere_do_not_matter(make, dtype):
                 worker.add(report)
         parts.append(pickle.loads(pickle.dumps(worker.part())))
     for part in parts[::-1]:
-        total.join(part)
+        total.join(part, budgets_of(users))
     assert payload(total.release()) == payload(whole)
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        again, (first, second, third) = make(users, d), (parts[place] for place in order)
+        again.join(first.plus(second.plus(third)), budgets_of(users))
+        assert payload(again.release()) == payload(whole)
+    with pytest.raises(ProtocolError, match="users who have reported already"):
+        parts[0].plus(parts[0])
     incomplete = make(users, d)
-    incomplete.join(parts[0])
+    incomplete.join(parts[0], budgets_of(users))
     with pytest.raises(ProtocolError, match=f"^user 6 reported 0 of {d} coordinates$"):
         incomplete.release()
     with pytest.raises(ProtocolError, match="users who have reported already"):
-        incomplete.join(parts[0])
+        incomplete.join(parts[0], budgets_of(users))
+
+
+def test_counts_of_a_part_are_as_narrow_as_its_users_allow():
+    parts = []
+    for start, stop in ((0, 200), (200, 400), (400, 66_000)):
+        worker = LevelCounter(66_000, 2, 2, SOURCE, range(start, stop))
+        for first in range(start, stop, 60_000):
+            last = min(first + 60_000, stop)
+            worker.add(Report(np.ones((last - first, 2), dtype=np.uint8), np.ones(last - first), first, 0))
+        parts.append(worker.part())
+    assert [part.values.dtype for part in parts] == [np.uint8, np.uint8, np.uint32]
+    few = parts[1].plus(parts[0])
+    assert (few.values.dtype, few.spans) == (np.uint16, (range(400),))
+    everybody = few.plus(parts[2])
+    assert (everybody.values.dtype, everybody.values.tolist()) == (np.uint32, [[0, 66_000]] * 2)
+
+
+def test_a_part_of_users_who_are_not_done_is_refused():
+    worker = LevelCounter(10, 3, 2, SOURCE, range(4, 8))
+    worker.add(Report(np.zeros((2, 2), dtype=np.uint8), np.ones(2), 5, 0))
+    with pytest.raises(ProtocolError, match=r"^user 5 reported 2 of 3 coordinates$"):
+        worker.part()
+    with pytest.raises(ProtocolError, match=r"report from users 3\.\.4 of 4"):
+        worker.add(Report(np.zeros((2, 3), dtype=np.uint8), np.ones(2), 3, 0))
 
 
 @every_collector

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from apes.errors import ProtocolError
 from apes.mathematics.randomness import Purpose, SimulationSource
-from apes.shuffler.counts import count_bits, count_levels
+from apes.shuffler.counts import LevelCounts, count_bits, count_levels
 from apes.shuffler.shuffle import permute_rows
 
 SOURCE = SimulationSource(8, 1)
@@ -32,8 +33,9 @@ def test_counts_are_bincounts(users, width, levels, seed):
     assert count_levels(codes, counts)
     assert (counts == expected + 7).all()
     if levels == 2:
-        assert count_bits(codes, counts)
-        assert (counts == 2 * expected + 7).all()
+        ones = np.full(width, 7, dtype=np.uint16)
+        assert count_bits(codes, ones)
+        assert (ones == expected[:, 1] + 7).all()
 
 
 @pytest.mark.parametrize("place", [(0, 0), (4, 99), (2, 64)])
@@ -48,15 +50,40 @@ def test_a_level_out_of_range_counts_nothing(place, level):
 
 @pytest.mark.parametrize("bits", [[2, 0], [1, 255], [0, 4]])
 def test_a_byte_that_is_not_a_bit_counts_nothing(bits):
-    counts = np.zeros((70, 2), dtype=np.uint16)
+    counts = np.zeros(70, dtype=np.uint16)
     assert not count_bits(np.repeat(np.array(bits, dtype=np.uint8)[:, None], 70, axis=1), counts)
     assert not counts.any()
 
 
 def test_as_many_bits_as_a_tally_holds():
-    counts = np.zeros((3, 2), dtype=np.uint16)
+    counts = np.zeros(3, dtype=np.uint16)
     assert count_bits(np.ones((65535, 3), dtype=np.uint8), counts)
-    assert (counts == [0, 65535]).all()
+    assert (counts == 65535).all()
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_counts_of_parts_of_the_coordinates(levels):
+    """At any moment every coordinate's counts add up to those who reported it."""
+    counts, codes = LevelCounts(10, levels), np.random.default_rng(1).integers(0, levels, (9, 10)).astype(np.uint8)
+    counts.add(codes[:4, :6])
+    counts.add(codes[4:], 0)
+    expected = [np.bincount(codes[:, c] if c < 6 else codes[4:, c], minlength=levels) for c in range(10)]
+    assert (counts.total() == expected).all()
+    counts.add(codes[:4, 6:], 6)
+    everybody = np.array([np.bincount(column, minlength=levels) for column in codes.T])
+    assert (counts.total() == everybody).all()
+    counts.join(everybody)
+    assert (counts.total() == 2 * everybody).all()
+    everybody[3, 0] += 1
+    with pytest.raises(ProtocolError, match="not of the same users in every coordinate"):
+        counts.join(everybody)
+
+
+def test_two_levels_are_one_integer_per_coordinate():
+    counts = LevelCounts(100_000, 2)
+    counts.add(np.ones((3, 100_000), dtype=np.uint8))
+    (tally,) = counts._tallies
+    assert (counts._counts.nbytes, tally.counts.nbytes) == (800_000, 200_000)
 
 
 def permuted(rows, n, first=0, source=SOURCE):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -6,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from apes.errors import ParameterError, ProtocolError
 from apes.wire.envelope import Binding, envelope_size, parse, seal
 
-BINDING = Binding(bytes(range(16)), 7, bytes(range(32)))
+BINDING = Binding(bytes(range(16)), 7, bytes(range(32)), bytes(range(1, 33)))
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +41,12 @@ def test_a_million_coordinates(user, shuffler):
 @pytest.mark.parametrize("budget", [1e-300, 0.05, 1.0, 1e300])
 def test_size_says_nothing(user, shuffler, budget):
     for levels in ([0] * 9, [255] * 9, list(range(9))):
-        assert len(sealed(user, shuffler, levels, budget)) == envelope_size(9, 256) == 210 + 9
+        assert len(sealed(user, shuffler, levels, budget)) == envelope_size(9, 256) == 242 + 9
 
 
 def test_the_same_report_never_looks_the_same(user, shuffler):
     one, other = (sealed(user, shuffler, [1, 2, 3]) for _ in range(2))
-    body = slice(90, -64)
+    body = slice(122, -64)
     assert one[body] != other[body]
     # No run of 8 bytes of the sealed part is common to both.
     pieces = {one[body][i : i + 8] for i in range(len(one[body]) - 8)}
@@ -65,8 +67,13 @@ def test_every_flipped_bit_is_seen(user, shuffler):
 
 @pytest.mark.parametrize(
     "other",
-    [Binding(bytes(16), 7, BINDING.terms), Binding(BINDING.run, 8, BINDING.terms), Binding(BINDING.run, 7, bytes(32))],
-    ids=["run", "round", "terms"],
+    [
+        replace(BINDING, run=bytes(16)),
+        replace(BINDING, round=8),
+        replace(BINDING, terms=bytes(32)),
+        replace(BINDING, announcement=bytes(32)),
+    ],
+    ids=["run", "round", "terms", "announcement"],
 )
 def test_a_seal_is_bound(user, shuffler, other):
     envelope = parse(sealed(user, shuffler, [1, 2, 3]), 3, 256)
@@ -96,7 +103,12 @@ def test_not_an_envelope(user, shuffler, change):
 
 @pytest.mark.parametrize(
     ("arguments", "name"),
-    [((bytes(15), 1, bytes(32)), "run"), ((bytes(16), 0, bytes(32)), "round"), ((bytes(16), 1, b""), "terms")],
+    [
+        ((bytes(15), 1, bytes(32), bytes(32)), "run"),
+        ((bytes(16), 0, bytes(32), bytes(32)), "round"),
+        ((bytes(16), 1, b"", bytes(32)), "terms"),
+        ((bytes(16), 1, bytes(32), bytes(31)), "announcement"),
+    ],
 )
 def test_bindings_are_checked(arguments, name):
     with pytest.raises(ParameterError, match=name):

@@ -22,9 +22,9 @@ def test_the_first_coordinate_is_the_lowest_bit():
 
 
 def test_two_levels_take_an_eighth():
-    assert envelope_size(7850, 2) - 210 == 982
-    assert envelope_size(7850, 3) - 210 == envelope_size(7850, 256) - 210 == 7850
-    assert envelope_size(1, 2) == envelope_size(8, 2) == envelope_size(9, 2) - 1 == 211
+    assert envelope_size(7850, 2) - 242 == 982
+    assert envelope_size(7850, 3) - 242 == envelope_size(7850, 256) - 242 == 7850
+    assert envelope_size(1, 2) == envelope_size(8, 2) == envelope_size(9, 2) - 1 == 243
 
 
 @pytest.mark.parametrize("bit", [3, 5, 7])

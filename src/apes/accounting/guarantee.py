@@ -15,6 +15,7 @@ from apes.accounting.cost import MOST_ROUNDS, Cost, Personal, least
 from apes.accounting.exposure import NEIGHBOURS, Exposure
 from apes.accounting.lower import lower_epsilon
 from apes.accounting.victims import Victims, worst_of
+from apes.accounting.words import meaning
 from apes.checks import positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -133,9 +134,11 @@ class Guarantee:
     def as_dict(self, by_round: Sequence[float | None]) -> dict[str, Any]:
         """The guarantee of a run as plain values, with epsilon after each round; or why there is none."""
         why = self.why_not_certified
-        figures = {"epsilon": None if why else self.epsilon, "epsilon_by_round": None if why else list(by_round)}
+        epsilon = None if why else self.epsilon
+        figures = {"epsilon": epsilon, "epsilon_by_round": None if why else list(by_round)}
         public = {"delta": self.delta, "neighbours": self.neighbours, "level": "user, all coordinates of all rounds"}
-        return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, "road": self.road, **public, "why": why}
+        said = {"road": self.road, **public, "why": why, "meaning": meaning(epsilon, self.delta)}
+        return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, **said}
 
     def __str__(self) -> str:
         if self.why_not_certified is not None:

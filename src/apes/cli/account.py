@@ -3,15 +3,24 @@
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apes.accounting.account import Account, Question, account, by_group
+from apes.accounting.words import meaning
 from apes.checks import unused
 from apes.cli import display, shared
 from apes.errors import ParameterError
-from apes.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from apes.accounting.account import Account
+    from apes.accounting.guarantee import Guarantee
+    from apes.training.run_folder import RunFolder
+
+
+Invitation = Annotated[
+    Path | None, typer.Option(help="Folder with the invitation that a federation's run answers to: needed there.")
+]
 
 
 # parameters: one per option, as typer wants it.
@@ -32,18 +41,18 @@ def account_command(
     keep: shared.Keep = None,
     seed: shared.Seed = 1,
     run: Annotated[Path | None, typer.Option(help="Certify this run again, from its log alone.")] = None,
+    invitation: Invitation = None,
     plot: shared.Plot = None,
     as_json: shared.Json = False,
 ) -> None:
     """Say what is proved about the central privacy of a population, and what the literature would claim."""
     if run is not None:
-        # By name: the enumeration is click's or typer's own, according to typer's version.
-        own = ("run", "plot", "as_json")
-        sources = {name: asked.get_parameter_source(name) for name in asked.params if name not in own}
-        given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
-        unused({name: asked.params[name] for name in given}, "a run has its own")
-        _account_of_run(run, plot, as_json)
+        unused(_given(asked, but=("run", "invitation", "plot", "as_json")), "a run has its own")
+        _account_of_run(run, invitation, plot, as_json)
         return
+    unused({"invitation": invitation}, "it goes with --run")
+    from apes.accounting.account import Question, account
+
     terms = shared.certified_terms(levels, clip=clip, norm=norm, framework=framework, sparsifier=sparsifier, keep=keep)
     exposure = shared.exposure_of(terms, budgets, users, seed, dimensions)
     began = time.perf_counter()
@@ -58,11 +67,22 @@ def account_command(
     shared.tell(answer, as_json)
 
 
-def _account_of_run(path: Path, plot: Path | None, as_json: bool) -> None:
+def _given(asked: typer.Context, but: tuple[str, ...]) -> dict[str, Any]:
+    """The options that were given on the command line, without some."""
+    sources = {name: asked.get_parameter_source(name) for name in asked.params if name not in but}
+    # By name: the enumeration is click's or typer's own, according to typer's version.
+    given = {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    return {name: asked.params[name] for name in given}
+
+
+def _account_of_run(path: Path, invitation: Path | None, plot: Path | None, as_json: bool) -> None:
     """Charge again what a run's log says was released; for everybody, and for users by their budgets."""
+    from apes.accounting.account import by_group
+    from apes.training.run_folder import RunFolder
+
     with display.working() as show:
         show("certifying the run again")
-        by_round, guarantee = RunFolder.open(path).recertify()
+        by_round, guarantee, signed = _certified_again(RunFolder.open(path), invitation)
         show("personal guarantees")
         is_certified = guarantee.why_not_certified is None
         groups = by_group(guarantee, guarantee.budgets) if is_certified else ()
@@ -76,11 +96,30 @@ def _account_of_run(path: Path, plot: Path | None, as_json: bool) -> None:
         if not groups:
             raise ParameterError(f"plot must be left out: {guarantee}; got {str(plot)!r}")
         draw_run_account(groups, by_round, guarantee, plot)
-    answer = {"run": str(path), "rounds": len(by_round), "certified": certified}
-    shared.tell(answer, as_json, f"{path}: {len(by_round)} rounds; {guarantee}")
+    answer = {"run": str(path), "rounds": len(by_round), "certified": certified, **signed}
+    by = "".join(f"; by invitation {value}, compare it by another channel" for value in signed.values())
+    shared.tell(answer, as_json, f"{path}: {len(by_round)} rounds; {guarantee}: {certified['meaning']}{by}")
 
 
-def _as_dict(result: Account) -> dict[str, Any]:
+def _certified_again(folder: "RunFolder", invitation: Path | None) -> "tuple[list[float], Guarantee, dict[str, str]]":
+    """What a run has spent, its guarantee, and by whose word: of a federation, the invitation's fingerprint."""
+    if "receipts_key" not in folder.config["choices"]:
+        unused({"invitation": invitation}, "this is no federation's run")
+        return *folder.recertify(), {}
+    if invitation is None:
+        raise ParameterError(
+            "invitation must be given: a federation's run is certified by the terms and the receipts' key that were "
+            "signed there, not by what its folder says"
+        )
+    from apes.federation.invitation import read_invitation
+    from apes.federation.receipts import Charging, certify_by_receipts
+
+    signed, terms, _ = read_invitation(invitation)
+    charging = Charging.under(terms, signed.run, signed.receipts_key)
+    return *certify_by_receipts(folder, terms, charging), {"fingerprint": signed.fingerprint}
+
+
+def _as_dict(result: "Account") -> dict[str, Any]:
     """The account as plain values."""
     levels = {"dimension": result.dimension, "round": result.round, "total": result.total}
     return {
@@ -89,6 +128,7 @@ def _as_dict(result: Account) -> dict[str, Any]:
         },
         "neighbours": result.dimension.neighbours,
         "road": result.total.road,
+        "meaning": meaning(result.total.epsilon, result.total.delta),
         "published": result.published,
         "lower": {name: part.lower for name, part in levels.items()},
         "local": result.local,

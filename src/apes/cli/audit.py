@@ -2,13 +2,14 @@
 
 import time
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apes.audit.audit import AuditResult, audit
-from apes.budgets import make_budgets
 from apes.cli import display, shared
+
+if TYPE_CHECKING:
+    from apes.audit.audit import AuditResult
 
 
 # parameters: one per option, as typer wants it.
@@ -29,6 +30,9 @@ def audit_command(
     as_json: shared.Json = False,
 ) -> None:
     """Attack the real pipeline on a worst-case pair of datasets; fail loudly if it reveals more than is certified."""
+    from apes.audit.audit import audit
+    from apes.budgets import make_budgets
+
     choices = {"framework": framework, "sparsifier": sparsifier, "keep": keep, "clip": clip, "norm": norm}
     terms = shared.certified_terms(levels, **choices)
     began = time.perf_counter()
@@ -48,7 +52,7 @@ def audit_command(
         raise typer.Exit(1)
 
 
-def _in_words(result: AuditResult) -> str:
+def _in_words(result: "AuditResult") -> str:
     """One line per level, and the verdict at the end."""
     lines = [
         f"{level}: certified {certified:.4g} {'>=' if certified >= audited else '<'} audited {audited:.4g}"

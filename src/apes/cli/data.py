@@ -8,11 +8,9 @@ from apes.cli import display, shared
 from apes.data import NAMES, download
 
 _SETS = f"One of {', '.join(NAMES[1:])}."
-data_app = typer.Typer(no_args_is_help=True, help="Data sets.")
 
 
-@shared.command(data_app, "get")
-def data_get(name: Annotated[str, typer.Argument(help=_SETS)], as_json: shared.Json = False) -> None:
+def get_command(name: Annotated[str, typer.Argument(help=_SETS)], as_json: shared.Json = False) -> None:
     """Download a data set into the cache, checked against its checksums."""
     with display.steps(f"fetching {name}", "bytes") as progress:
         folder = download(name, progress=progress)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,9 +12,12 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from rich.progress import TimeRemainingColumn as Remaining
 from rich.table import Table
 
+from apes.accounting.words import judged
 from apes.data import Dataset, load
-from apes.terms.simulation import Simulation
-from apes.training.run import RoundMetrics
+
+if TYPE_CHECKING:
+    from apes.terms.simulation import Simulation
+    from apes.training.run import RoundMetrics
 
 console = Console(stderr=True)
 _USERS_SHOWN = 20
@@ -36,7 +39,7 @@ def steps(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
 
 
-def dataset(simulation: Simulation, data_dir: Path | None) -> Dataset:
+def dataset(simulation: "Simulation", data_dir: Path | None) -> Dataset:
     """Load a simulation's data, with a bar if it has to be made."""
     with steps("making the digits", "images") as progress:
         return load(simulation.data, data_dir=data_dir, normalise=simulation.normalise, progress=progress)
@@ -52,19 +55,21 @@ def shares(what: str) -> Iterator[Callable[[float, float, str], None]]:
 
 
 @contextmanager
-def training_rounds(what: str, rounds: int, done: int) -> Iterator[Callable[[RoundMetrics], None]]:
-    """Show rounds, accuracy, loss and time left while a model trains."""
+def training_rounds(
+    what: str, rounds: int, done: int, who: Callable[[], str] = lambda: ""
+) -> "Iterator[Callable[[RoundMetrics], None]]":
+    """Show rounds, accuracy, loss and time left while a model trains, and who does the work now."""
     times = Elapsed(), "left", Remaining()
     with _bar(MofNCompleteColumn(), "{task.fields[state]}", *times) as progress:
         first = "compiling the inner loops if this is the first run ..."
-        task = progress.add_task(what, total=rounds, completed=done, state=first)
+        task = progress.add_task(what + who(), total=rounds, completed=done, state=first)
 
-        def show(last: RoundMetrics) -> None:
+        def show(last: "RoundMetrics") -> None:
             state = "" if last.accuracy is None else f"accuracy {100 * last.accuracy:.2f} %  "
             state += "" if last.loss is None else f"loss {last.loss:.3f}"
             if last.epsilon is not None:
                 state += f"  epsilon {last.epsilon:.3g}"
-            progress.update(task, completed=last.round, state=state)
+            progress.update(task, description=what + who(), completed=last.round, state=state)
 
         yield show
 
@@ -93,6 +98,8 @@ def account(answer: dict[str, Any]) -> None:
         lower = f"{answer['lower'][name]:.4g}" if answer["lower"][name] > 0 else "-"
         table.add_row(names[name], f"[bold]{part['epsilon']:.4g}", f"{part['delta']:.3g}", lower)
     console.print(table)
+    total = answer["certified"]["total"]
+    console.print(f"A user, all rounds: [bold]{judged(total['epsilon'], total['delta'])}")
     local = answer["local"]
     console.print(
         f"Local, largest budget, one round: {local['dimension']:.4g} per coordinate, {local['user']:,.4g} per user; "
@@ -141,11 +148,14 @@ def level_choice(answer: dict[str, Any]) -> None:
 
 def summary(result: dict[str, Any]) -> None:
     """Print what a training run came to."""
+    from apes.training.crews.crew import Facts
+
     table = Table(show_header=False, box=None, title="[bold]Result", title_justify="left")
     proved, budgets = result["certified"], result["local_epsilon"]
     central, local = f"nothing certified: {proved['why']}", "none: updates are averaged as they are"
     if proved["epsilon"] is not None:
         central = f"[bold]epsilon {proved['epsilon']:.4g}[/] at delta {proved['delta']:.3g} for a user, certified"
+        central += f": {proved['meaning']}"
     if result["framework"] != "non-private":
         (low, high), (user_low, user_high) = budgets["coordinate"], budgets["user"]
         of_user = f"({user_low:,.4g} to {user_high:,.4g} per user and round)"
@@ -158,7 +168,7 @@ def summary(result: dict[str, Any]) -> None:
         "trained": f"{result['framework']} on {escape(result['data'])}: {result['users']:,} users, "
         f"{result['dimensions']:,} coordinates, {result['rounds']} rounds",
         "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s per round, "
-        f"{result['peak_memory_mb']:.0f} MB at the peak",
+        f"{result['peak_memory_mb']:.0f} MB at the peak; {Facts(**result['workers']).told}",
         "central privacy": central,
         "local privacy": local,
         "written to": result["out"],
@@ -182,12 +192,13 @@ def _judged(result: dict[str, Any]) -> dict[str, str]:
         error = "" if table is None else f"[bold]{table['root_mean_square_error']:.4g}[/] in the label's unit "
         said = {"test error": f"root mean square {error}(loss {result['loss']:.4f})"}
     if table is not None:
-        most = sorted(table["clipped"].items(), key=lambda item: -item[1])
+        most = sorted((table["clipped"] or {}).items(), key=lambda item: -item[1])
         clipped = ", ".join(f"{escape(name)} {100 * share:.3g} %" for name, share in most[:_COLUMNS_SHOWN])
+        nothing = "not looked at" if table["clipped"] is None else "none"
         more = f" and {len(most) - _COLUMNS_SHOWN} columns more" if len(most) > _COLUMNS_SHOWN else ""
         said["table"] = (
             f"{table['rows']:,} rows of {table['users']:,} people who train and {table['test_users']:,} who judge, "
-            f"{table['left_out']:,} left out; outside the bounds: {clipped or 'none'}{more}"
+            f"{table['left_out']:,} left out; outside the bounds: {clipped or nothing}{more}"
         )
     return said
 
@@ -229,12 +240,11 @@ def spent(accounts: list[dict[str, Any]]) -> None:
 def federation(summary: dict[str, Any]) -> None:
     """Print what a federation's run came to."""
     certified, users, accuracy = summary["certified"], summary["participants_by_round"], summary["accuracy"]
-    reached = f"loss [bold]{summary['loss']:.4f}[/]"
-    if accuracy is not None:
-        reached = f"accuracy [bold]{100 * accuracy:.2f} %[/]"
+    loss = f"loss [bold]{summary['loss']:.4f}[/]"
+    reached = loss if accuracy is None else f"accuracy [bold]{100 * accuracy:.2f} %[/]"
     console.print(
         f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: "
         f"{reached}, certified epsilon [bold]{certified['epsilon']:.4g}[/] "
         f"at delta {certified['delta']:.3g} (a user, all rounds, whoever chose who takes part: the limit that was "
-        f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent)"
+        f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent): {certified['meaning']}"
     )

@@ -1,18 +1,18 @@
-"""Commands of the three parties: vault, shuffler, and a trial federation on one machine."""
+"""Commands of the parties: vault, courier, shuffler, and a trial federation on one machine."""
 
 import json
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from apes.cli import display, shared
-from apes.cli.joining import Folder, admit_command, init_command, invite_command, join_command
 from apes.errors import BudgetExceeded
 
-federation_app = typer.Typer(no_args_is_help=True, help="Devices, shuffler and analyzer as processes, on Flower.")
+if TYPE_CHECKING:
+    from apes.federation.trial.trial import Trial
 
 
 def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's settings, vault.json.")]) -> None:
@@ -22,6 +22,13 @@ def vault_command(settings: Annotated[Path, typer.Argument(help="The vault's set
     open_vault(settings).serve()
 
 
+def courier_command(settings: Annotated[Path, typer.Argument(help="The courier's settings, courier.json.")]) -> None:
+    """Carry models to a vault and sealed reports back, as a Flower node; runs nothing that a server sends."""
+    from apes.federation.courier import Courier
+
+    Courier(settings).run()
+
+
 def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler's settings.")]) -> None:
     """Take sealed reports over HTTPS; release counts, once per round."""
     from apes.shuffler.service.server import run_shuffler
@@ -29,13 +36,26 @@ def shuffler_command(settings: Annotated[Path, typer.Argument(help="The shuffler
     run_shuffler(settings)
 
 
-shared.command(federation_app, "init")(init_command)
-shared.command(federation_app, "invite")(invite_command)
-shared.command(federation_app, "join")(join_command)
-shared.command(federation_app, "admit")(admit_command)
+def superlink_command(settings: Annotated[Path, typer.Argument(help="The SuperLink's settings.")]) -> None:
+    """Run Flower's SuperLink: open to nodes, and to nobody else but this machine."""
+    from apes.federation.superlink import run_superlink
+
+    run_superlink(settings)
 
 
-@shared.command(federation_app, "spent")
+def register_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of the SuperLink, with the nodes' keys.")],
+    as_json: shared.Json = False,
+) -> None:
+    """Tell a SuperLink that runs here which nodes it may let in; as it starts, it knows."""
+    from apes.federation.registration import register
+    from apes.federation.superlink import SUPERLINK, SuperLinkSettings
+    from apes.storage.settings import read_settings
+
+    nodes = register(folder, read_settings(folder / SUPERLINK, SuperLinkSettings).control)
+    shared.tell({"nodes": nodes}, as_json, f"{nodes} nodes are registered")
+
+
 def spent_command(
     folder: Annotated[Path, typer.Argument(help="Folder of a device or silo.")], as_json: shared.Json = False
 ) -> None:
@@ -47,29 +67,18 @@ def spent_command(
     shared.tell({"folder": str(folder), "users": accounts}, as_json)
 
 
-@shared.command(federation_app, "up")
-def up_command(folder: Folder, as_json: shared.Json = False) -> None:
-    """Start shuffler, SuperLink, SuperNodes and vaults, train, and stop them again; goes on where it stopped."""
+def up_command(folder: shared.Folder, as_json: shared.Json = False) -> None:
+    """Start shuffler, SuperLink, couriers and vaults, train, and stop them again; goes on where it stopped."""
+    from apes.federation.renewal import certificate_warnings
     from apes.federation.trial.trial import Trial
 
     trial = Trial(folder)
+    for warning in certificate_warnings(trial.layout):
+        display.console.print(f"warning: {warning}")
     began = time.perf_counter()
     if not trial.summary.exists():
-        trial.down()
-        try:
-            with display.working() as tell:
-                tell("starting shuffler, SuperLink and vaults")
-                trial.start(["shuffler", "superlink", *trial.vaults])
-                tell("registering SuperNodes")
-                trial.register_nodes()
-                tell("starting SuperNodes")
-                trial.start(trial.nodes)
-                tell("starting the analyzer")
-                run = trial.submit()
-            with display.training_rounds("federation", trial.federation.rounds, len(trial.metrics())) as show:
-                trial.watch(run, show)
-        finally:
-            trial.down()
+        with trial.alone():
+            _train(trial)
     summary = json.loads(trial.summary.read_text())
     if "refused" in summary:
         raise BudgetExceeded(summary["refused"])
@@ -78,8 +87,23 @@ def up_command(folder: Folder, as_json: shared.Json = False) -> None:
     shared.tell(summary, as_json)
 
 
-@shared.command(federation_app, "down")
-def down_command(folder: Folder, as_json: shared.Json = False) -> None:
+def _train(trial: "Trial") -> None:
+    with display.working() as tell:
+        tell("starting shuffler, SuperLink and vaults")
+        # One vault compiles its loops for all of them.
+        trial.start(["shuffler", "superlink", *trial.vaults[:1]])
+        trial.start(trial.vaults[1:])
+        tell("registering nodes")
+        trial.register_nodes()
+        tell("starting couriers")
+        trial.start(trial.nodes)
+        tell("starting the analyzer")
+        run = trial.submit()
+    with display.training_rounds("federation", trial.federation.rounds, len(trial.metrics())) as show:
+        trial.watch(run, show)
+
+
+def down_command(folder: shared.Folder, as_json: shared.Json = False) -> None:
     """Stop what `up` started and left running."""
     from apes.federation.trial.trial import Trial
 

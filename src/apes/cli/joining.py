@@ -1,4 +1,4 @@
-"""Commands that bring a federation about: init for a trial; invite, join and admit, each for its own party."""
+"""Commands that bring a federation about: init for a trial; invite and join, each for its own party."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from apes.checks import unused
 from apes.cli import display, shared
 from apes.cli.options import PAPER, Choices, make_choices, names_table, with_choices
-from apes.cli.subjects import subjects
+from apes.cli.subjects import people_of_table
 from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
+from apes.federation.device_accounts import COURIER_ACCOUNT, VAULT_ACCOUNT, DeviceAccounts
 from apes.population import People
 from apes.terms.own_table import OwnTable
 
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from apes.data.table.schema import Schema
     from apes.federation.subject import Subject
 
-Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
+_CARD = typer.Option(help="Most senders that one device or silo may bring.")
+Colluding = Annotated[
+    int | None,
+    typer.Option(help="How many senders of a round may be on the analyzer's side (default: as many as a card has)."),
+]
 RoundSeconds = Annotated[float, typer.Option(help="How long a round waits for reports.")]
 Model = Annotated[
     str | None,
@@ -37,14 +42,16 @@ _OF_BUILT_IN = ("update", "local_epochs", "local_learning_rate", "mu")
 # parameters: one per option, as typer wants it.
 def init_command(
     choices: dict[str, Any],
-    folder: Folder,
+    folder: shared.Folder,
     devices: Annotated[int | None, typer.Option(help="Devices of one user each.")] = None,
     silos: Annotated[int | None, typer.Option(help="Silos that the users are spread over.")] = None,
     model: Model = None,
     data_dir: shared.DataDir = None,
     smallest_cohort: Annotated[
-        int | None, typer.Option(help="Fewest reports that the shuffler releases (default: half of the users).")
+        int | None, typer.Option(help="Fewest honest senders of a round (default: half of the users who are).")
     ] = None,
+    largest_card: Annotated[int | None, _CARD] = None,
+    colluding: Colluding = None,
     round_seconds: RoundSeconds = 600.0,
     keep_sealed: Annotated[bool, typer.Option(help="Let the analyzer keep the sealed reports.")] = False,
     as_json: shared.Json = False,
@@ -61,10 +68,10 @@ def init_command(
     users = people.budgets.size
     if devices is not None and devices != users:
         raise ParameterError(f"devices must be {users}, one per user who trains, or silos be given; got {devices!r}")
-    how: dict[str, Any] = {"smallest_cohort": smallest_cohort, "round_seconds": round_seconds}
+    how: dict[str, Any] = {"smallest_cohort": smallest_cohort, "largest_card": largest_card, "colluding": colluding}
     plan, vaults = chosen.plan, devices or silos or 0
     with display.steps("making keys", "users") as progress:
-        how |= {"keep_sealed": keep_sealed, "progress": progress}
+        how |= {"round_seconds": round_seconds, "keep_sealed": keep_sealed, "progress": progress}
         federation = set_up(folder, plan, subject, people, vaults, model=model, **how)
     text = f"{folder}: {federation.vaults} vaults, {federation.users} users; next: apes federation up {folder}"
     shared.tell({"folder": str(folder), "model": model, **asdict(federation)}, as_json, text)
@@ -75,13 +82,15 @@ def init_command(
 # parameters: one per option, as typer wants it.
 def invite_command(
     choices: dict[str, Any],
-    folder: Folder,
+    folder: shared.Folder,
     shuffler: Annotated[str, typer.Option(help="HOST:PORT of the shuffler.")],
-    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink.")],
-    nodes: Annotated[int, typer.Option(help="SuperNodes to wait for before the first round.")],
-    smallest_cohort: Annotated[int, typer.Option(help="Fewest reports that the shuffler releases.")],
+    superlink: Annotated[str, typer.Option(help="HOST:PORT of the SuperLink; it uses the next port too, locally.")],
+    nodes: Annotated[int, typer.Option(help="Nodes to wait for before the first round.")],
+    smallest_cohort: Annotated[int, typer.Option(help="Fewest honest senders of a round.")],
     smallest_budget: Annotated[float, typer.Option(help="Smallest local budget taken.")],
     largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
+    largest_card: Annotated[int, _CARD] = 1,
+    colluding: Colluding = None,
     model: Model = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the files of the public test set.")] = None,
     round_seconds: RoundSeconds = 600.0,
@@ -97,17 +106,18 @@ def invite_command(
         choices["budgets"] = "constant:1"
     chosen = _chosen(choices, model)
     servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
-    limits = Limits(smallest_budget, largest_budget, smallest_cohort)
+    limits = Limits(smallest_budget, largest_budget, smallest_cohort, largest_card, colluding)
     task = task_of(chosen.plan, _public_subject(chosen, choices, data_dir), limits, model)
     with new_folder(folder) as part:
         invitation = invite(part, task, servers)
     said = {"folder": str(folder), "run": invitation.run, "model": model, "terms": task.terms.digest}
-    shared.tell(said, as_json, f"hand out {folder / 'invitation'}")
+    said["fingerprint"] = own = invitation.fingerprint
+    shared.tell(said, as_json, f"hand out {folder / 'invitation'}, and by another channel its fingerprint: {own}")
 
 
 # parameters: one per option, as typer wants it.
-def join_command(
-    folder: Folder,
+def join_command(  # long: options, each explained where it is named
+    folder: shared.Folder,
     invitation: Annotated[Path, typer.Option(help="Folder with the invitation.")],
     data: Annotated[
         Path,
@@ -117,40 +127,45 @@ def join_command(
     budget_column: Annotated[str | None, typer.Option(help="Table: column of the budgets that people chose.")] = None,
     budget: Annotated[float | None, typer.Option(help="Table: everybody's budget, without such a column.")] = None,
     model: Model = None,
-    node_port: Annotated[int, typer.Option(help="Local port for the SuperNode.")] = 9094,
     lifetime_epsilon: Annotated[
         float | None, typer.Option(help="Largest central epsilon of a user over all runs and federations.")
     ] = None,
     lifetime_delta: Annotated[float, typer.Option(help="Delta that it holds up to.")] = 1e-6,
+    vault_account: Annotated[str, typer.Option(help="Account of the vault; root makes it if need be.")] = VAULT_ACCOUNT,
+    courier_account: Annotated[str, typer.Option(help="Account of the courier, likewise.")] = COURIER_ACCOUNT,
+    one_account: Annotated[bool, typer.Option(help="For a trial: one account, without that protection.")] = False,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="The invitation's, as you were told it: with another one nobody joins.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Join without being asked.")] = False,
     as_json: shared.Json = False,
 ) -> None:
-    """Make the folder of a device or silo, with keys of its own; its card.json goes to whoever invited."""
+    """Show what joining means and ask; then make the folder of a device or silo, with keys of its own.
+
+    Its card.json goes to whoever invited.
+    """
+    from apes.cli.offers import Invited, ask, check_invited
+    from apes.federation.fingerprints import fingerprints
+    from apes.federation.invitation import read_invitation
     from apes.federation.parties import CARD, Consent, join, new_folder
-    from apes.federation.terms import FederationTerms
     from apes.federation.vault.lifetime import Lifetime
 
-    schema = FederationTerms.read(invitation / "terms.json").schema
+    if not one_account:
+        DeviceAccounts.check_may_make()
+    # Once: what is shown and agreed to is what is joined, whatever the folder holds by then.
+    received, lifetime = read_invitation(invitation), Lifetime(lifetime_epsilon, lifetime_delta)
+    signed, terms, _ = received
+    invited = check_invited(Invited(terms, lifetime, fingerprints(signed)), model, fingerprint)
     whose = {"user_column": user_column, "budget_column": budget_column, "budget": budget}
-    arrays, facts = _own_rows(data, schema, whose)
+    arrays, facts = _own_rows(data, terms.schema, whose)
+    facts["offer"] = asdict(ask(invited, arrays["budgets"], yes))
     with new_folder(folder) as part:
-        card = join(part, invitation, arrays, Consent(model, Lifetime(lifetime_epsilon, lifetime_delta), node_port))
+        accounts = None if one_account else DeviceAccounts.made(vault_account, courier_account)
+        card = join(part, received, arrays, Consent(model, lifetime, accounts))
     runs = "a model that is built in" if model is None else model
-    text = f"{len(card.senders)} users train {runs}; hand over {folder / CARD}"
-    shared.tell({"folder": str(folder), "model": model, **facts, **asdict(card)}, as_json, text)
-
-
-def admit_command(
-    folder: Folder,
-    cards: Annotated[list[Path], typer.Argument(help="The cards of all who take part.")],
-    as_json: shared.Json = False,
-) -> None:
-    """Write the shuffler's policy: exactly these cards' users may report."""
-    from apes.federation.parties import Card, admit
-    from apes.storage.settings import read_settings
-
-    policy = admit(folder, [read_settings(card, Card) for card in cards])
-    said = {"terms": policy.terms, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
-    shared.tell(said, as_json, f"{said['users']} users admitted to {folder}")
+    text = f"{len(card.senders)} users train {runs}, invitation {signed.fingerprint}; hand over {folder / CARD}"
+    said = {"folder": str(folder), "model": model, "fingerprint": signed.fingerprint, **facts, **asdict(card)}
+    shared.tell(said, as_json, text)
 
 
 def _chosen(choices: dict[str, Any], model: str | None) -> Choices:
@@ -164,7 +179,8 @@ def _subject(chosen: Choices, data_dir: Path | None) -> "tuple[Subject, People]"
     from apes.federation.subject import Subject
 
     if isinstance(chosen.people, OwnTable):
-        people, _, _ = subjects(chosen.people, data_dir)
+        unused({"data_dir": None if data_dir is None else str(data_dir)}, "data is a file")
+        people = people_of_table(chosen.people)
         return Subject.of_people(chosen.people, people), people
     dataset = display.dataset(chosen.people, data_dir)
     return Subject.of_images(chosen.people, dataset), chosen.people.people(dataset)

@@ -33,7 +33,8 @@ _HELP = {
     "clip or levels are given).",
     "cap": "Largest local budget that is used; whoever has more uses this much (default: what helps accuracy at the "
     "target; none if clip or levels are given).",
-    "data": f"Data set: {', '.join(NAMES)}; for train also an own table, a .csv, .parquet or .npz file.",
+    "data": f"Data set: {', '.join(NAMES)}; for train also an own table, a .csv, .parquet or .npz file, or "
+    "a folder of .parquet files.",
     "features": "What users make of their images first, in public: oriented-gradients[:CELLS] or pixels.",
     "split": "How images are spread over users: iid, label, dirichlet:ALPHA.",
     "normalise": "pixels (in [0, 1]) or unit-norm (every image of L2 norm 1).",
@@ -200,7 +201,11 @@ def _kind_of_people(choices: Mapping[str, Any]) -> type[Simulation] | type[OwnTa
         raise ParameterError(f"data must be a text, got {choices['data']!r}")
     is_own = names_table(choices)
     kind: type[Simulation] | type[OwnTable] = OwnTable if is_own else Simulation
-    why = "the table says whose its rows are" if is_own else "data names no table (a .csv, .parquet or .npz file)"
+    why = (
+        "the table says whose its rows are"
+        if is_own
+        else "data names no table (a .csv, .parquet or .npz file, or a folder)"
+    )
     taken = {field.name for part in (kind, Plan) for field in fields(part)}
     for name, value in choices.items():
         # An earlier run's choices may name what was left out.

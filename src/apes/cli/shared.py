@@ -4,19 +4,21 @@ import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
-from apes.accounting.exposure import Exposure
-from apes.budgets import make_budgets
 from apes.errors import ApesError, ParameterError
-from apes.terms.terms import Terms
+
+if TYPE_CHECKING:
+    from apes.accounting.exposure import Exposure
+    from apes.terms.terms import Terms
 
 P = ParamSpec("P")
 _OF_EXTRAS = ("fastapi", "flwr", "httpx", "prometheus_client", "psutil", "starlette", "uvicorn")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; all else goes to stderr.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")]
+Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with the data set's files.")]
 # Of the commands that ask about a population: who takes part, and what a round of theirs reveals.
 Budgets = Annotated[str, typer.Option(help="Local budgets, as for train.")]
@@ -36,16 +38,20 @@ def parse_levels(text: int | str | None) -> int | str | None:
     return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 10 else text
 
 
-def certified_terms(levels: str | None, **choices: Any) -> Terms:
+def certified_terms(levels: str | None, **choices: Any) -> "Terms":
     """Terms with a certificate."""
+    from apes.terms.terms import Terms
+
     terms = Terms(levels=parse_levels(levels), **choices)
     if terms.why_not_certified is not None:
         raise ParameterError(f"framework must be one with a certificate: {terms.why_not_certified}")
     return terms
 
 
-def exposure_of(terms: Terms, budgets: str, users: int, seed: int, dimensions: int) -> Exposure:
+def exposure_of(terms: "Terms", budgets: str, users: int, seed: int, dimensions: int) -> "Exposure":
     """What a round with these participants reveals."""
+    from apes.budgets import make_budgets
+
     return terms.exposure(0, make_budgets(budgets, users, seed), dimensions)
 
 
@@ -57,12 +63,9 @@ def tell(facts: dict[str, Any], as_json: bool, text: str | None = None) -> None:
         typer.echo(json.dumps(facts) if as_json else text)
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Make a function a command, whose errors that a user can mend are one line and exit code 2."""
-    return lambda function: app.command(name)(_says_what_went_wrong(function))
+def says_what_went_wrong(function: Callable[P, None]) -> Callable[P, None]:
+    """A command whose errors that a user can mend are one line and exit code 2."""
 
-
-def _says_what_went_wrong(function: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:

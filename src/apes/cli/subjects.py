@@ -13,24 +13,47 @@ from apes.checks import unused
 from apes.cli import display
 from apes.mathematics.arrays import F64
 from apes.models.model import Model
+from apes.partitions.partitions import Partitions
 from apes.population import People
 from apes.terms.own_table import OwnTable
 from apes.terms.simulation import Simulation
 from apes.training.train import TrainingResult
 
 
-def subjects(chosen: Simulation | OwnTable, data_dir: Path | None) -> tuple[People, Model, str]:
-    """People, model, and where the data came from."""
+def subjects(
+    chosen: Simulation | OwnTable, data_dir: Path | None, cache_mb: int | None = None
+) -> tuple[People | Partitions, Model, str]:
+    """People, model, and where the data came from; of a table in many files ``cache_mb`` of rows are kept."""
+    if not (isinstance(chosen, OwnTable) and chosen.is_partitioned):
+        unused({"cache_mb": cache_mb}, "data is not a folder of files")
     if isinstance(chosen, Simulation):
         dataset = display.dataset(chosen, data_dir)
         return chosen.people(dataset), chosen.model(dataset), dataset.provenance
     unused({"data_dir": None if data_dir is None else str(data_dir)}, "data is a file")
-    with display.steps(f"reading {escape(Path(chosen.data).name)}", "read") as progress:
-        people = chosen.people(progress)
+    if chosen.is_partitioned:
+        return _in_files(chosen, cache_mb)
+    people = people_of_table(chosen)
     return people, chosen.model(people), f"own table: {chosen.data}"
 
 
-def of_table(people: People, result: TrainingResult) -> dict[str, Any]:
+def people_of_table(chosen: OwnTable) -> People:
+    """People of a table in one file, all of them in memory."""
+    with display.steps(f"reading {escape(Path(chosen.data).name)}", "read") as progress:
+        return chosen.people(progress)
+
+
+def _in_files(chosen: OwnTable, cache_mb: int | None) -> tuple[Partitions, Model, str]:
+    """People of a table in many files, their model, and where they are."""
+    name = escape(Path(chosen.data).name)
+    with display.steps(f"who is in {name}", "bytes") as progress:
+        people = chosen.partitions(cache_mb, progress)
+    # Now, and not within the run: what cannot be read is said before there is a folder.
+    with display.steps(f"test part of {name}", "rows") as progress:
+        people.read_test(progress)
+    return people, chosen.model(people), f"own table in files: {chosen.data}"
+
+
+def of_table(people: People | Partitions, result: TrainingResult) -> dict[str, Any]:
     """What is to be said of a table; nothing where there is none."""
     if people.schema is None or people.facts is None:
         return {}
@@ -41,7 +64,7 @@ def of_table(people: People, result: TrainingResult) -> dict[str, Any]:
     return {"table": said}
 
 
-def named_groups(groups: Iterable[BudgetGroup], people: People, applied: F64) -> list[dict[str, Any]]:
+def named_groups(groups: Iterable[BudgetGroup], people: People | Partitions, applied: F64) -> list[dict[str, Any]]:
     """Groups of users by their budgets as they were applied, with the levels that they chose, if they did among levels.
 
     A level is named in the group of those who chose it; one that nobody who trains chose is named nowhere, since

@@ -2,7 +2,7 @@
 
 import resource
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,8 @@ from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
 from apes.features.feature_map import FeatureMap
 from apes.models.model import Model
+from apes.partitions.part import CACHE_MB
+from apes.partitions.partitions import Partitions
 from apes.population import People
 from apes.storage.version import __version__
 from apes.terms.fitting import fitted
@@ -24,11 +26,17 @@ from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
 from apes.training.basis import basis_of
 from apes.training.cohort import cohort_names
-from apes.training.round import Workers
+from apes.training.crews.crew import Crew
+from apes.training.memory import check_memory
 from apes.training.run import Progress
 from apes.training.run_files import ACCOUNT, ACCURACY, check_new
 from apes.training.run_folder import RunFolder
 from apes.training.train import TrainingResult, train
+from apes.training.workers import Workers
+
+_CLUSTER = "Workers of a cluster: tcp://HOST:PORT (a Dask scheduler), ray://HOST:PORT, or ray://local (Ray, here)."
+
+_CACHE_HELP = f"Own table in many files: MB of encoded rows that are kept in memory (default {CACHE_MB})."
 
 
 @with_choices
@@ -42,6 +50,9 @@ def train_command(
     preset: Preset = PRIVATE,
     plan_file: PlanOption = None,
     threads: Annotated[int | None, typer.Option(help="Worker threads (default: one per core).")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes of this machine, instead of threads.")] = None,
+    cluster: Annotated[str | None, typer.Option(help=_CLUSTER)] = None,
+    cache_mb: Annotated[int | None, typer.Option(help=_CACHE_HELP)] = None,
     as_json: shared.Json = False,
 ) -> None:
     """Train a model: users, shuffler and analyzer simulated in one process."""
@@ -50,24 +61,18 @@ def train_command(
     earlier = None if resume is None else RunFolder.open(resume)
     before = None if earlier is None else earlier.config["choices"]
     chosen = make_choices(choices, before, preset, plan_file, tables=True)
-    workers = Workers(threads=threads)
+    who = Workers(threads=threads, processes=workers, cluster=cluster)
     if out is not None:
         check_new(out)
-    # Everything that can be refused is refused before a folder is made.
-    task = _task(chosen, data_dir)
-    plan, folder = task.plan, earlier if out is None else _new_folder(out, chosen, task)
-    reached, began = None if folder is None else folder.load(), time.perf_counter()
-    with display.training_rounds(plan.framework, plan.terms.rounds, reached.rounds if reached else 0) as show:
-
-        def after_round(progress: Progress) -> None:
-            if folder is not None:
-                folder.save(progress)
-            show(progress.metrics[-1])
-
-        how: dict[str, Any] = {"workers": workers, "resume": reached, "after_round": after_round}
-        result = train(task.model, task.people, plan, features=task.features, **how)
-    summary = _summary(chosen.people, task, result, time.perf_counter() - began) | of_table(task.people, result)
-    summary["out"] = None if folder is None else str(folder.path)
+    # Everything that can be refused is refused before a folder is made: workers who are not there, too.
+    task = _task(chosen, data_dir, cache_mb)
+    check_memory(task.model.dimensions, task.plan.terms, task.people.budgets.size, who)
+    with who.open() as crew:
+        folder = earlier if out is None else _new_folder(out, chosen, task)
+        began = time.perf_counter()
+        result = _train(task, folder, crew)
+        summary = _summary(chosen.people, task, result, time.perf_counter() - began) | of_table(task.people, result)
+        summary |= {"workers": asdict(crew.facts), "out": None if folder is None else str(folder.path)}
     if folder is not None:
         _finish(folder, result, summary)
     display.summary(summary)
@@ -78,15 +83,30 @@ def train_command(
 class _Task:
     """Who trains what, under which plan, with everything settled."""
 
-    people: People
+    people: People | Partitions
     model: Model
     features: FeatureMap | None
     plan: Plan
     source: str  # where the data is from
 
 
-def _task(chosen: Choices, data_dir: Path | None) -> _Task:
-    people, model, source = subjects(chosen.people, data_dir)
+def _train(task: _Task, folder: RunFolder | None, crew: Crew) -> TrainingResult:
+    """Train, from where the folder's run is, and let a person watch."""
+    reached = None if folder is None else folder.load()
+    what, done = (task.plan.framework, task.plan.terms.rounds), reached.rounds if reached else 0
+    with display.training_rounds(*what, done, lambda: f" on {crew.facts}") as show:
+
+        def after_round(progress: Progress) -> None:
+            if folder is not None:
+                folder.save(progress)
+            show(progress.metrics[-1])
+
+        how: dict[str, Any] = {"workers": crew, "resume": reached, "after_round": after_round}
+        return train(task.model, task.people, task.plan, features=task.features, **how)
+
+
+def _task(chosen: Choices, data_dir: Path | None, cache_mb: int | None) -> _Task:
+    people, model, source = subjects(chosen.people, data_dir, cache_mb)
     features = chosen.people.feature_map() if isinstance(chosen.people, Simulation) else None
     with display.working() as say:
         say("fitting clip bound and cap to the budgets")

@@ -38,7 +38,7 @@ class Client:
     randomizer: Randomizer
     sparsifier: Sparsifier | None = None
     kept_first: int | None = None
-    checks_updates: ClassVar[bool] = True
+    is_device: ClassVar[bool] = False
 
     def reports(self, weights: F32, block: UserBlock, source: SimulationSource) -> Iterator[Report]:
         """Yield a block's reports at the global model ``weights``, some coordinates at a time."""
@@ -70,10 +70,11 @@ class Client:
         # A model that took its steps in place would carry one user's data into the updates of the next: memory of bytes
         # cannot be written to.
         broadcast = np.frombuffer(weights.tobytes(), dtype=np.float32)
-        update = prepare_updates(self.model, broadcast, block, is_checked=self.checks_updates)
+        update = prepare_updates(self.model, broadcast, block, is_checked=not self.is_device)
         if self.kept_first is None:
             return update
-        return top_b_first(update, self.kept_first, (block.budgets.size, weights.size))
+        shape = block.budgets.size, weights.size
+        return top_b_first(update, self.kept_first, shape, on_device=self.is_device)
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class DeviceClient(Client):
 
     randomizer: DeviceRandomizer
     sparsifier: DeviceSparsifier | None = None
-    checks_updates = False
+    is_device = True
 
     def levels(self, weights: F32, block: UserBlock, source: SystemSource) -> U8:
         """Levels of a block of users at the global model ``weights``: array (users, coordinates)."""

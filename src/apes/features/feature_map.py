@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from apes.checks import finite
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
-from apes.population import Examples, Population, UserBlock
+from apes.population import Examples, Population, UserBlock, part_of
 
 
 class FeatureMap(Protocol):
@@ -64,6 +64,14 @@ class _MappedPopulation:
         if (start, stop) not in self._kept:
             self._kept[start, stop] = _checked(self._features, block.features)
         return replace(block, features=self._kept[start, stop])
+
+    def part(self, start: int, stop: int) -> "_MappedPopulation":
+        people = part_of(self._people, start, stop)
+        return self if people is self._people else _MappedPopulation(people, self._features)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Whoever gets it computes what it needs.
+        return vars(self) | {"_kept": {}}
 
 
 def _checked(features: FeatureMap, rows: NDArray[Any]) -> F32:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from apes.checks import one_of
 from apes.errors import DataError, ParameterError
-from apes.federation.installed import InstalledModel, own_installed
+from apes.federation.installed import InstalledModel, check_named, own_installed
 from apes.models.linear import LinearRegression
 from apes.models.logistic import FedProx, LogisticRegression
 from apes.models.model import Model, check_model, evaluated
@@ -43,13 +43,18 @@ def read_model(plain: Mapping[str, Any], where: str) -> AgreedModel:
     return from_plain(fields, kind, where)
 
 
+def check_own(agreed: AgreedModel, own: str | None) -> None:
+    """Raise unless the party's owner named what the terms name; nothing is imported."""
+    if isinstance(agreed, InstalledModel):
+        check_named(agreed, own)
+    elif own is not None:
+        raise ParameterError(f"model must be left out: the terms name {_NAMES[type(agreed)]}, built in; got {own}")
+
+
 def own_model(agreed: AgreedModel, own: str | None) -> Model:
     """The model to run: what the terms name, if it is also what the party's owner named; ``own`` is None for none."""
-    if isinstance(agreed, InstalledModel):
-        return own_installed(agreed, own)
-    if own is not None:
-        raise ParameterError(f"model must be left out: the terms name {_NAMES[type(agreed)]}, built in; got {own}")
-    return agreed
+    check_own(agreed, own)
+    return own_installed(agreed, own) if isinstance(agreed, InstalledModel) else agreed
 
 
 def check_examples(model: Model, examples: Examples, where: str) -> None:

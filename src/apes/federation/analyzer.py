@@ -1,28 +1,34 @@
 """The analyzer's run: which round is next, what to broadcast, what to make of a release. Knows nothing of Flower."""
 
+import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from apes.accounting.roster import read_as
 from apes.checks import positive, whole
 from apes.errors import ApesError, DataError, ParameterError, ProtocolError
 from apes.features.feature_map import seen_through
 from apes.federation.agreed_model import check_examples, own_model
 from apes.federation.installed import InstalledModel, check_package
+from apes.federation.receipts import Charging, certify_by_receipts, check_cohort
 from apes.federation.shuffler_client import ShufflerClient, TargetReached
 from apes.federation.terms import FederationTerms
+from apes.messages import CountedBatch
 from apes.models.model import Model, check_model
 from apes.population import Examples
 from apes.storage.arrays import read_arrays
-from apes.storage.settings import read_settings, read_token
+from apes.storage.settings import read_key, read_settings, read_token
 from apes.terms.plan import schedule_digest
 from apes.terms.schedule import Schedule
 from apes.training.basis import basis_of
 from apes.training.run import Identity, Progress, Run
 from apes.training.run_folder import RunFolder
+from apes.wire.announcement import Announcement
 from apes.wire.release import Release
 
 
@@ -32,11 +38,13 @@ class AnalyzerSettings:
 
     run: str  # in hexadecimal
     shuffler: str  # where it is, ``https://...``
-    nodes: int  # SuperNodes to wait for before the first round, at least 1
+    receipts_key: str  # Ed25519 public key that the shuffler signs receipts with, 64 hexadecimal digits
+    nodes: int  # nodes to wait for before the first round, at least 1
     round_seconds: float = 600.0  # how long to wait for reports in a round, in (0, 86400]
     terms: str = "terms.json"
     schedule: str = "schedule.json"
     token: str = "token"  # for the shuffler
+    key: str = "analyzer.key"  # Ed25519 private key that announcements are signed with, 32 bytes
     authority: str = "authority.pem"  # certificate that the shuffler's must be signed by
     test: str = "test.npz"  # public ``features`` and ``labels`` that the model is judged by
     folder: str = "run"  # where checkpoint, metrics and model go
@@ -58,10 +66,13 @@ class AnalyzerRun:
         self.terms = FederationTerms.read(folder / self.settings.terms)
         schedule = read_settings(folder / self.settings.schedule, Schedule)
         self.folder = folder / self.settings.folder
-        self._folder = _run_folder(self.folder, self.terms)
+        self._charging = Charging.under(self.terms, self.settings.run, self.settings.receipts_key)
+        self._folder = _run_folder(self.folder, self.terms, self._charging)
         model, test = self._own_model(), _read_test(folder / self.settings.test, self.terms)
         check_examples(model, test, str(folder / self.settings.test))
         self._run = self._resumed(schedule, model, test)
+        self._receipts = self._charging.receipts(self.folder)
+        self._key = read_key(folder / self.settings.key, Ed25519PrivateKey.from_private_bytes)
         token = read_token(folder / self.settings.token)
         self._shuffler = ShufflerClient(self.settings.shuffler, token, folder / self.settings.authority)
         self._began, self._refused = time.perf_counter(), ""
@@ -86,13 +97,33 @@ class AnalyzerRun:
         """File for this round's sealed reports."""
         return self.folder / "rounds" / f"{self.number:06d}.sealed"
 
+    @property
+    def weights(self) -> bytes:
+        """What is announced and broadcast in this round: little-endian float32 numbers."""
+        return self.progress.state.weights.astype("<f4").tobytes()
+
+    @property
+    def announcement(self) -> bytes:
+        """This round's announcement, signed: the same bytes whenever it is asked for, also after a crash."""
+        return self._announced().signed(self._key)
+
+    def _announced(self) -> Announcement:
+        run, terms = bytes.fromhex(self.settings.run), bytes.fromhex(self.terms.digest)
+        weights = hashlib.sha256(self.weights).digest()
+        return Announcement(run, self.number, terms, weights, self._receipts.before(self.number))
+
     def begin_round(self) -> bool:
-        """Start the clock of a round; False if the shuffler had released it already, which concludes it."""
-        self._began = time.perf_counter()
-        release = self._shuffler.release(self.settings.run, self.number)
+        """Start the clock of a round and announce it; False if it had been released already, which concludes it."""
+        self._began, run = time.perf_counter(), self.settings.run
+        if not self._receipts.has_roster:
+            self._receipts.keep_roster(self._shuffler.roster(run))
+        release = self._shuffler.release(run, self.number)
         if release is not None:
             self._conclude(release)
-        return release is None
+            return False
+        # The shuffler first: vaults answer one announcement of a round, and it has to be the one that counts.
+        self._shuffler.announce(run, self.number, self.announcement)
+        return True
 
     def close_round(self) -> None:
         """Have the batch file shuffled and make the step; or end the run, if the round would pass the target.
@@ -106,36 +137,41 @@ class AnalyzerRun:
             self._drop_sealed(self.batch)
 
     def finish(self) -> None:
-        """Write the model and what it cost; if there is none, why."""
-        metrics = self.progress.metrics
+        """Write the model and what it cost, by the shuffler's receipts; if there is none, why."""
+        metrics, receipts = self.progress.metrics, self._receipts.first(self.progress.rounds)
         summary: dict[str, Any] = {"run": self.settings.run, "terms": self.terms.digest, "rounds": len(metrics)}
         if not metrics:
             summary["refused"] = f"not even one round keeps within target_epsilon: {self._refused}"
             self._folder.finish(None, summary)
             return
         summary |= {
-            "participants_by_round": [exposure.budgets.size for exposure in self.progress.exposures],
+            "participants_by_round": [receipt.users for receipt in receipts],
             "accuracy": metrics[-1].accuracy,
             "loss": metrics[-1].loss,
             "accuracy_by_round": [entry.accuracy for entry in metrics],
-            "certified": self._run.guarantee.as_dict([entry.epsilon for entry in metrics]),
+            "certified": self._certified(),
         }
         self._folder.finish(self._run.model(), summary)
 
+    def _certified(self) -> dict[str, Any]:
+        """What the receipts prove, whatever was charged on the way."""
+        by_round, guarantee = certify_by_receipts(self._folder, self.terms, self._charging)
+        return guarantee.as_dict(by_round)
+
     def _conclude(self, release: Release) -> None:
-        expected = (self.settings.run, self.number, self.terms.digest, (self.terms.dimensions, self.terms.levels))
-        if (release.run, release.round, release.terms, release.batch.counts.shape) != expected:
-            raise ProtocolError(f"the shuffler's release is not that of round {self.number} under these terms")
-        limits, budgets = self.terms.taken, release.batch.budgets
-        if not (budgets.size >= limits.smallest_cohort and limits.takes(budgets)):
-            raise ProtocolError(f"the shuffler's release {self.number} is of a cohort beyond the terms' limits")
-        sealed = self.batch
-        self._run.charge(budgets)
-        self._run.conclude(release.batch, self._began)
+        receipt, roster = release.receipt, self._receipts.roster().budgets
+        expected = (self.settings.run, self.number, self.terms.digest, self._announced().digest.hex())
+        if (receipt.run, receipt.round, receipt.terms, receipt.announcement) != expected:
+            raise ProtocolError(f"the shuffler's release is not that of round {self.number} as it was announced")
+        enrolled = check_cohort(self.terms, receipt, roster)
+        self._receipts.keep(receipt)
+        sealed, budgets = self.batch, read_as(enrolled, receipt.users)
+        self._run.charge(budgets, self._charging.budgets(roster, receipt))
+        self._run.conclude(CountedBatch(release.counts, budgets), self._began)
         try:
             self._folder.save(self.progress)
         except OSError as error:
-            problem = f"round {release.round} does not count yet: {error}"
+            problem = f"round {receipt.round} does not count yet: {error}"
             raise DataError(f"{self.folder} cannot be written, so {problem}") from None
         self._drop_sealed(sealed)
 
@@ -150,8 +186,7 @@ class AnalyzerRun:
             raise DataError(f"the analyzer's settings do not fit its terms: {error}") from None
 
     def _resumed(self, schedule: Schedule, model: Model, test: Examples) -> Run:
-        people = f"those who take part in {self.settings.run}"
-        identity = Identity(self.terms.digest, schedule_digest(schedule, 0), people)
+        identity = Identity(self.terms.digest, schedule_digest(schedule, 0), self._charging.people)
         try:
             reached = self._folder.load()
             of, limit = (self.terms.terms, schedule, model, identity), self.terms.limit
@@ -160,10 +195,10 @@ class AnalyzerRun:
             raise DataError(f"{self.folder} holds another run; choose another folder: {error}") from None
 
 
-def _run_folder(path: Path, terms: FederationTerms) -> RunFolder:
+def _run_folder(path: Path, terms: FederationTerms, charging: Charging) -> RunFolder:
     if (path / "config.json").exists():
         return RunFolder.open(path)
-    choices, data = {"terms": terms.digest}, "held by the federation's vaults"
+    choices, data = asdict(charging), "held by the federation's vaults"
     # Who takes part is chosen on the way, by who answers and by whoever asks: only a limit is a guarantee then.
     accountant = terms.terms.accountant(1, settled=False, limit=terms.limit)
     # From a schema `apes predict` makes the model that goes with it: not one of a stranger's.

@@ -71,14 +71,20 @@ def installed_model(package: str) -> Model:
     return model
 
 
-def own_installed(agreed: InstalledModel, own: str | None) -> Model:
-    """The model that terms name, if it is what the owner named and installed; ``own`` is the owner's setting."""
+def check_named(agreed: InstalledModel, own: str | None) -> str:
+    """Return the owner's name of a model if it is the terms', else raise: two texts, and nothing is imported."""
     if own is None:
         remedy = "install it and name it yourself (--model) if you trust it"
         raise ParameterError(f"model must be {agreed.package}, which the terms name, got none: {remedy}")
-    # Two texts are compared, and nothing is imported, unless the owner asked for just this.
     if own != agreed.package:
         raise ParameterError(f"model must be {agreed.package}, which the terms name, got {own}")
+    return own
+
+
+def own_installed(agreed: InstalledModel, own: str | None) -> Model:
+    """The model that terms name, if it is what the owner named and installed; ``own`` is the owner's setting."""
+    # Nothing is imported unless the owner asked for just this.
+    own = check_named(agreed, own)
     model = installed_model(own)
     found = InstalledModel.of(own, model)
     if found != agreed:

@@ -10,23 +10,23 @@ from typing import BinaryIO
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid.http_grid import HttpGrid
 
 from apes.errors import ProtocolError
 from apes.federation.analyzer import AnalyzerRun
+from apes.federation.replies import Replies
 from apes.federation.shuffler_client import CohortTooSmall
-from apes.federation.vault.socket import VERSION
 from apes.federation.vault.vault import VaultRefusal
 from apes.storage.files import write_bytes, write_whole
 from apes.storage.json_logs import log
 from apes.wire.envelope import envelope_size
 from apes.wire.frames import FrameReader, framed
 
-# Flower's own wait for replies looks every three seconds.
-_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_FOR_NODES = 120.0
 _MOST_FAILED_ATTEMPTS = 5
-# What a vault says to terms that are not its own, and to more weights than its own have.
-_FOR_GOOD = (VaultRefusal.TERMS, VaultRefusal.REQUEST)
+# What a vault says to terms that are not its own, to more weights than its own have, and to another's announcement.
+_FOR_GOOD = (VaultRefusal.TERMS, VaultRefusal.REQUEST, VaultRefusal.ANNOUNCEMENT)
 
 app = ServerApp()
 
@@ -36,6 +36,8 @@ def main(grid: Grid, context: Context) -> None:
     """Train, from wherever an earlier run of the same settings stopped."""
     analyzer = AnalyzerRun(Path(str(context.run_config["settings"])))
     write_bytes(analyzer.folder / "analyzer.pid", str(os.getpid()).encode())
+    if not isinstance(grid, HttpGrid):
+        raise ProtocolError(f"the analyzer must run on a SuperLink, got a {type(grid).__name__}")
     Relay(analyzer, grid).train()
     analyzer.finish()
 
@@ -43,7 +45,7 @@ def main(grid: Grid, context: Context) -> None:
 class Relay:
     """Asks every node for sealed reports, has them shuffled, and has the analyzer take its step."""
 
-    def __init__(self, analyzer: AnalyzerRun, grid: Grid) -> None:
+    def __init__(self, analyzer: AnalyzerRun, grid: HttpGrid) -> None:
         self._analyzer, self._grid = analyzer, grid
         self._silent: set[int] = set()
         self._refusals: Counter[str] = Counter()
@@ -66,15 +68,14 @@ class Relay:
                 self._wait_for_nodes()
 
     def _run_round(self) -> None:
-        began, slowest, number = time.perf_counter(), 0.0, self._analyzer.number
+        began, number = time.perf_counter(), self._analyzer.number
         self._refusals.clear()
-        size = envelope_size(self._analyzer.terms.dimensions, self._analyzer.terms.levels)
+        terms = self._analyzer.terms
+        size, most = envelope_size(terms.dimensions, terms.levels), terms.limits.largest_card
 
         def write(file: BinaryIO) -> None:
-            nonlocal slowest
             for reply in self._replies():
-                slowest = max(slowest, _vault_seconds(reply))
-                file.writelines(self._sealed(reply, size))
+                file.writelines(self._sealed(reply, size, most))
 
         write_whole(self._analyzer.batch, write)
         collected = time.perf_counter() - began
@@ -86,8 +87,8 @@ class Relay:
         if self._analyzer.is_done and self._analyzer.number == number:
             log("target-reached", round=number)
             return
-        # Where a round's time went: in vaults, in Flower, in shuffler and analyzer.
-        times = {"round": number, "collect": collected, "slowest_vault": slowest}
+        # Where a round's time went: in Flower and vaults, in shuffler and analyzer.
+        times = {"round": number, "collect": collected}
         times["shuffle_and_step"] = time.perf_counter() - began - collected
         with (self._analyzer.folder / "times.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(times) + "\n")
@@ -96,11 +97,11 @@ class Relay:
 
     def _questions(self) -> list[Message]:
         """What every node is asked in this round."""
-        settings, number, terms = self._analyzer.settings, self._analyzer.number, self._analyzer.terms.digest
-        weights, life = self._analyzer.progress.state.weights.astype("<f4"), settings.round_seconds
-        model = ArrayRecord({"weights": Array("float32", weights.shape, "raw", weights.tobytes())})
-        header = ConfigRecord({"version": VERSION, "run": settings.run, "round": number, "terms": terms})
-        contents = [(RecordDict({"model": model, "round": header}), node) for node in self._nodes()]
+        weights, life, number = self._analyzer.weights, self._analyzer.settings.round_seconds, self._analyzer.number
+        model = ArrayRecord({"weights": Array("float32", (len(weights) // 4,), "raw", weights)})
+        # Signed: nodes pass it on unread, and vaults answer nothing else.
+        ask = ConfigRecord({"header": self._analyzer.announcement})
+        contents = [(RecordDict({"model": model, "ask": ask}), node) for node in self._nodes()]
         return [Message(asked, node, MessageType.TRAIN, ttl=life, group_id=str(number)) for asked, node in contents]
 
     def _replies(self) -> Iterator[Message]:
@@ -111,20 +112,16 @@ class Relay:
         end, asked = time.monotonic() + self._analyzer.settings.round_seconds, self._questions()
         nodes = [message.metadata.dst_node_id for message in asked]
         waiting = dict(zip(self._grid.push_messages(asked), nodes, strict=True))
+        replies = Replies(self._grid, waiting)
         while time.monotonic() < end and set(waiting.values()) - self._silent:
-            replies = list(self._grid.pull_messages(list(waiting)))
-            for reply in replies:
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is None:
-                    continue
-                if reply.has_error():
-                    log("node-failed", node=node, code=reply.error.code)
+            for number, reply in replies.look():
+                node = waiting.pop(number)
+                if reply is None or not reply.has_content():
+                    log("node-failed", node=node)
                     self._silent.add(node)
                 else:
                     self._silent.discard(node)
                     yield reply
-            if not replies:
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
         self._silent |= set(waiting.values())
 
     def _nodes(self) -> list[int]:
@@ -135,9 +132,9 @@ class Relay:
         while len(self._nodes()) < self._analyzer.settings.nodes and time.monotonic() < end:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         if not self._nodes():
-            raise ProtocolError(f"no SuperNode came within {_SECONDS_FOR_NODES:g} seconds")
+            raise ProtocolError(f"no node came within {_SECONDS_FOR_NODES:g} seconds")
 
-    def _sealed(self, reply: Message, size: int) -> Iterator[bytes]:
+    def _sealed(self, reply: Message, size: int, most: int) -> Iterator[bytes]:
         """The sealed reports of a reply, framed; whatever else a node sends is dropped here and harms nobody else's."""
         record = reply.content.array_records.get("reports", ArrayRecord())
         if "sealed" not in record:
@@ -147,7 +144,12 @@ class Relay:
             self._refusals[reason] += 1
             return
         reader = FrameReader(size)
-        yield from framed(reader.feed(record["sealed"].data))
+        reports = [frame for frame in reader.feed(record["sealed"].data) if len(frame) == size]
+        if len(reports) > most:
+            log("too-many", node=reply.metadata.src_node_id, reports=len(reports), most=most)
+        # What is no report, or more than a card's, has no place in the batch, which is bounded: it would cost the
+        # others theirs.
+        yield from framed(reports[:most])
         if not reader.is_complete:
             log("cut-short", node=reply.metadata.src_node_id)
 
@@ -160,11 +162,5 @@ class Relay:
         # What vaults say in one word, their owners say at length.
         why = f"vaults refused by {said}" if said else "see the shuffler's log"
         if any(reason in self._refusals for reason in _FOR_GOOD):
-            why += ": their owners agreed to other terms, perhaps to another model, than the analyzer's"
+            why += ": their owners agreed to other terms, perhaps to another model or analyzer, than this one"
         return f"round {number} found too few reports {times} times; {why}"
-
-
-def _vault_seconds(reply: Message) -> float:
-    timing = reply.content.metric_records.get("timing")
-    value = 0.0 if timing is None else timing.get("vault_seconds", 0.0)
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -8,9 +8,14 @@ from pathlib import Path
 import httpx
 
 from apes.errors import ProtocolError
-from apes.wire.release import ROUND, Release
+from apes.federation.expiry import warning_of, why_refused
+from apes.storage.certificates import check_end
+from apes.storage.json_logs import log
+from apes.wire.release import ANNOUNCEMENT, ROUND, Release
+from apes.wire.roster import ROSTER, Roster
 
 _SECONDS_TO_CONNECT = 10.0
+_WHOSE = "the shuffler's"
 _LONGEST_PAUSE = 2.0
 
 
@@ -37,6 +42,8 @@ class ShufflerClient:
     """
 
     def __init__(self, url: str, token: str, authority: Path, patience: float = 120.0) -> None:
+        self._said: set[str | None] = {None}
+        self._say(check_end("the authority's", authority))
         self._http = httpx.Client(
             base_url=url,
             verify=ssl.create_default_context(cafile=str(authority)),
@@ -45,6 +52,16 @@ class ShufflerClient:
             trust_env=False,
         )
         self._patience = patience
+
+    def roster(self, run: str) -> Roster:
+        """Return a run's roster; who signed it is not checked yet."""
+        answer = self._insist(lambda: self._http.get(ROSTER.format(run=run)))
+        return Roster.decode(_checked(answer).content)
+
+    def announce(self, run: str, number: int, announcement: bytes) -> None:
+        """Announce a round, once and for ever; ProtocolError if it was announced otherwise, or does not follow."""
+        path = ANNOUNCEMENT.format(run=run, number=number)
+        _checked(self._insist(lambda: self._http.put(path, content=announcement)))
 
     def release(self, run: str, number: int) -> Release | None:
         """Return the release of a round, or None if it is open."""
@@ -80,20 +97,35 @@ class ShufflerClient:
         while True:
             try:
                 answer = ask()
+                self._say(warning_of(answer.extensions["network_stream"].get_extra_info("ssl_object"), _WHOSE))
                 if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:
                     return answer
                 problem = f"it answered {answer.status_code}: {answer.text[:200]}"
             except httpx.TransportError as error:
-                problem = f"{type(error).__name__}: {error}"
+                # It may be renewed while this goes on trying, if somebody hears of it.
+                ended = why_refused(error, _WHOSE, self._http.base_url.host, self._http.base_url.port or 443)
+                self._say(ended)
+                problem = ended or f"{type(error).__name__}: {error}"
             if time.monotonic() + pause > end:
                 raise ProtocolError(f"the shuffler at {self._http.base_url} does not answer: {problem}")
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
+    def _say(self, line: str | None) -> None:
+        """Log what is to be said of a certificate, once."""
+        if line not in self._said:
+            self._said.add(line)
+            log("certificate", message=line)
+
 
 def _read(answer: httpx.Response) -> Release:
-    if answer.status_code == httpx.codes.OK:
-        return Release.decode(answer.content)
+    return Release.decode(_checked(answer).content)
+
+
+def _checked(answer: httpx.Response) -> httpx.Response:
+    """The answer, unless it is a refusal."""
+    if answer.is_success:
+        return answer
     try:
         body = answer.json()
         message, reason = str(body["message"]), str(body["refused"])

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -72,14 +72,15 @@ class FederationTerms:
         """Digest of every choice, 64 hexadecimal digits: what reports are bound to."""
         features = self.feature_map()
         made_of = self.terms.reports.digest, self.model.digest, "" if features is None else features.digest
-        parts = ["apes federation 2", asdict(self._plain()), *made_of]
+        parts = ["apes federation 3", asdict(self._plain()), *made_of]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=float).encode()).hexdigest()
 
     @property
     def taken(self) -> Limits:
         """Which budgets the shuffler takes: those within the limits, as the cap leaves them."""
         cap, limits = math.inf if self.terms.cap is None else self.terms.cap, self.limits
-        return Limits(min(limits.smallest_budget, cap), min(limits.largest_budget, cap), limits.smallest_cohort)
+        taken = min(limits.smallest_budget, cap), min(limits.largest_budget, cap)
+        return replace(limits, smallest_budget=taken[0], largest_budget=taken[1])
 
     def applied(self, budgets: ArrayLike) -> F64:
         """Budgets of users, checked, as they are used and charged for."""
@@ -91,7 +92,8 @@ class FederationTerms:
     def worst(self) -> Exposure:
         """The round that the limits allow and that hides least: the smallest cohort, everybody at the largest budget.
 
-        Every other cohort hides better: more people do, smaller budgets do, and a smaller budget of one's own needs
+        The smallest cohort is of honest people: those who may collude are in a round beside it, and hide nobody. Every
+        other cohort hides better: more people do, smaller budgets do, and a smaller budget of one's own needs
         less hiding (docs/proofs.md, 4).
         """
         worst = np.full(self.taken.smallest_cohort, self.taken.largest_budget)

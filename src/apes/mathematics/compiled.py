@@ -3,9 +3,10 @@
 Compiled functions release the interpreter lock, so that blocks of users run on all cores, and are cached on disk.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any, TypeVar, cast
 
 from numba import njit
@@ -32,9 +33,36 @@ def inlined(function: F) -> F:
     return cast(F, njit(inline="always", error_model="numpy")(function))
 
 
-def quiet_blas() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread: with more, its sums come in another order, and they spin on the users' cores."""
-    return cast(AbstractContextManager[object], _libraries().limit(limits=1, user_api="blas"))
+class _Quiet:
+    """Who keeps BLAS quiet now, and how to let it go again."""
+
+    def __init__(self) -> None:
+        self.lock, self.count = Lock(), 0
+        self.limit: AbstractContextManager[object] | None = None
+
+
+_quiet = _Quiet()
+
+
+@contextmanager
+def quiet_blas() -> Iterator[None]:
+    """Keep BLAS to one thread: with more, its sums come in another order, and they spin on the users' cores.
+
+    The setting belongs to the process, in which others of our threads may be inside as well (a cluster's worker may
+    have several): only the last one out puts it back.
+    """
+    with _quiet.lock:
+        if _quiet.count == 0:
+            _quiet.limit = cast(AbstractContextManager[object], _libraries().limit(limits=1, user_api="blas"))
+            _quiet.limit.__enter__()
+        _quiet.count += 1
+    try:
+        yield
+    finally:
+        with _quiet.lock:
+            _quiet.count -= 1
+            if _quiet.count == 0 and _quiet.limit is not None:
+                _quiet.limit.__exit__(None, None, None)
 
 
 # Looking for them takes two milliseconds.

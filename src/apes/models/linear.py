@@ -14,7 +14,7 @@ from apes.mathematics.arrays import F32, F64, I64
 from apes.mathematics.compiled import compiled_reordering
 from apes.models.logistic import RowCombination, check_rows
 from apes.models.model import PreparedUpdate
-from apes.population import Examples, People, UserBlock
+from apes.population import Examples, KnownRows, UserBlock
 
 # Rows are about 9 long, targets in [-1, 1]: with predictions so much smaller than a class's scores, steps of 4 to 20,
 # meant for softmax regression on such rows, suit squared loss on them too (the best of 1/5 to 1/1000 on made-up data).
@@ -39,7 +39,7 @@ class LinearRegression:
         positive("gain", self.gain)
 
     @classmethod
-    def of(cls, people: People) -> "LinearRegression":
+    def of(cls, people: KnownRows) -> "LinearRegression":
         """The model that fits these people's rows."""
         return cls(people.features)
 

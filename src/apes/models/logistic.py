@@ -18,7 +18,7 @@ from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
 from apes.models.local_steps import local_coefficients, write_out
 from apes.models.model import PreparedUpdate
-from apes.population import Examples, People, UserBlock
+from apes.population import Examples, KnownRows, UserBlock
 
 _ONE_GRADIENT = (1, 1.0, 0.0)
 
@@ -63,7 +63,7 @@ class LogisticRegression:
 
     @classmethod
     def of(
-        cls, people: People, local: FedProx | None = None, *, features: Callable[[F32], F32] | None = None
+        cls, people: KnownRows, local: FedProx | None = None, *, features: Callable[[F32], F32] | None = None
     ) -> "LogisticRegression":
         """The model that fits these people's rows and classes, seen through a feature map if there is one."""
         size = people.features if features is None else features(people.block(0, 1).features).shape[1]

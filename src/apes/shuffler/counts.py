@@ -1,7 +1,8 @@
 """Counts per level: how a batch of coded reports is held, in memory that does not grow with the users."""
 
 import threading
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,13 +13,20 @@ from apes.mathematics.compiled import compiled
 _TALLY_LIMIT = 2**16 - 1
 # 64 coordinates x 256 levels x 2 bytes stay in a first-level cache while a block's users run through them.
 _COORDINATES_AT_ONCE = 64
+# First coordinate of a report, and how many there are.
+Span = tuple[int, int]
 
 
 class LevelCounts:
-    """Counts levels from several threads: 16-bit tallies per thread, added up before they can overflow."""
+    """Counts levels from several threads: 16-bit tallies per thread, added up before they can overflow.
+
+    Of two levels the ones alone are kept, one integer per coordinate; the zeros are what is left of those who reported.
+    """
 
     def __init__(self, dimensions: int, levels: int) -> None:
-        self._counts = np.zeros((dimensions, levels), dtype=np.int64)
+        self._levels = levels
+        self._counts = np.zeros(dimensions if levels == 2 else (dimensions, levels), dtype=np.int64)
+        self._reported: Counter[Span] = Counter()
         self._own = threading.local()
         self._tallies: list[_Tally] = []
         self._lock = threading.Lock()
@@ -31,21 +39,33 @@ class LevelCounts:
         tally = self._tally()
         if tally.rows + users > _TALLY_LIMIT:
             self._flush(tally)
-        count = count_bits if self._counts.shape[1] == 2 else count_levels
+        count = count_bits if self._levels == 2 else count_levels
         if not count(codes, tally.counts[first_coordinate : first_coordinate + width]):
-            raise ProtocolError(f"a report holds a level past {self._counts.shape[1] - 1}")
+            raise ProtocolError(f"a report holds a level past {self._levels - 1}")
         tally.rows += users
+        tally.reported[first_coordinate, width] += users
 
     def join(self, counts: I64) -> None:
-        """Add what was counted elsewhere."""
+        """Add what was counted elsewhere, (coordinates, levels), of users who reported all coordinates."""
+        users = counts.sum(axis=1)
+        if (users != users[0]).any():
+            raise ProtocolError("counts of a part are not of the same users in every coordinate")
         with self._lock:
-            self._counts += counts
+            self._counts += counts[:, 1] if self._levels == 2 else counts
+            self._reported[0, users.size] += int(users[0])
 
     def total(self) -> I64:
         """Everything counted so far, (coordinates, levels); no thread may be adding meanwhile."""
         for tally in self._tallies:
             self._flush(tally)
-        return self._counts
+        if self._levels > 2:
+            return self._counts
+        both = np.zeros((self._counts.size, 2), dtype=np.int64)
+        for (first, width), users in self._reported.items():
+            both[first : first + width, 0] += users
+        both[:, 0] -= self._counts
+        both[:, 1] = self._counts
+        return both
 
     def _tally(self) -> "_Tally":
         tally: _Tally | None = getattr(self._own, "tally", None)
@@ -58,7 +78,9 @@ class LevelCounts:
     def _flush(self, tally: "_Tally") -> None:
         with self._lock:
             self._counts += tally.counts
+            self._reported += tally.reported
         tally.counts.fill(0)
+        tally.reported.clear()
         tally.rows = 0
 
 
@@ -69,6 +91,8 @@ class _Tally:
     counts: U16
     # Bounds every entry: each call adds at most its number of users to one coordinate.
     rows: int = 0
+    # How many users reported which coordinates.
+    reported: Counter[Span] = field(default_factory=Counter)
 
 
 @compiled
@@ -92,7 +116,7 @@ def count_levels(codes: U8, counts: U16) -> bool:
 
 @compiled
 def count_bits(codes: U8, counts: U16) -> bool:
-    """The same for two levels: columns are added up, many at a time."""
+    """The same for two levels, of which only the ones are counted: columns are added up, many at a time."""
     users, width = codes.shape
     ones = np.zeros(width, dtype=np.uint16)
     seen = np.uint8(0)
@@ -103,7 +127,6 @@ def count_bits(codes: U8, counts: U16) -> bool:
             seen |= row[c]
     if seen > 1:
         return False
-    for c in range(width):
-        counts[c, 0] += np.uint16(users) - ones[c]
-        counts[c, 1] += ones[c]
+    for c in range(np.uint64(width)):
+        counts[c] += ones[c]
     return True

@@ -7,12 +7,9 @@ same whatever the order and the size of the blocks, and whoever gathered which o
 import threading
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apes.checks import whole
 from apes.errors import ParameterError, ProtocolError
@@ -21,27 +18,29 @@ from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import Key, Purpose, SimulationSource, philox
 from apes.messages import Batch, CountedBatch, PermutedBatch, Report, SummedBatch
 from apes.shuffler.counts import LevelCounts
+from apes.shuffler.parts import Counts, Part, Reports, Spans, Sums, spans_of, users_in
 
 _FIXED_POINT = 2.0**32
 _WORD = np.uint64(32)
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """What some of a round's users reported, gathered by another worker of the shuffler. Can be pickled."""
-
-    values: NDArray[Any]  # counts, reports or sums, as the collector keeps them
-    received: I64  # how many coordinates each user has reported
-    budgets: F64  # of those who have
-
-
 class Collector(ABC):
-    """Gathers the reports of one round and releases one batch: every user reports every coordinate once, in order."""
+    """Gathers the reports of one round and releases one batch: every user reports every coordinate once, in order.
 
-    def __init__(self, users: int, dimensions: int, source: SimulationSource) -> None:
-        self._received = np.zeros(whole("users", users, 1), dtype=np.int64)
-        self._budgets = np.full(users, np.nan)
+    Args:
+        users: How many take part in the round.
+        dimensions: Coordinates of a report.
+        source: The round's randomness.
+        span: Numbers of those whose reports are gathered here, for another collector; by default everybody's.
+    """
+
+    def __init__(self, users: int, dimensions: int, source: SimulationSource, span: range | None = None) -> None:
+        self._span = range(whole("users", users, 1)) if span is None else span
+        if not 0 <= self._span.start < self._span.stop <= users:
+            raise ParameterError(f"span must be in order within [0, {users}], got {self._span}")
+        self._received = np.zeros(len(self._span), dtype=np.int64)
+        self._budgets = np.full(len(self._span), np.nan)
         self._dimensions, self._source = dimensions, source
 
     def add(self, report: Report) -> None:
@@ -52,35 +51,43 @@ class Collector(ABC):
         self._budgets[senders] = report.budgets
 
     def part(self) -> Part:
-        """What was gathered so far, for another collector of the same round."""
-        return Part(self._gathered(), self._received, self._budgets)
+        """What was gathered so far, for another collector of the same round; of users who reported everything."""
+        done = self._received == self._dimensions
+        self._check_complete(done | (self._received == 0))
+        return self._gathered(done, spans_of(done, self._span.start))
 
-    def join(self, part: Part) -> None:
-        """Take what another collector gathered from other users."""
-        new = part.received > 0
-        if new.shape != self._received.shape or (self._received[new] > 0).any():
-            raise ProtocolError("a part of a round holds users who have reported already")
-        self._received[new], self._budgets[new] = part.received[new], part.budgets[new]
-        self._join(part.values, new)
+    def join(self, part: Part, budgets: F64) -> None:
+        """Take what another collector gathered from other users; ``budgets`` are those of all users of the round."""
+        for span in part.spans:
+            senders = slice(span.start - self._span.start, span.stop - self._span.start)
+            if senders.start < 0 or senders.stop > self._received.size or self._received[senders].any():
+                raise ProtocolError("a part of a round holds users who have reported already")
+            self._received[senders], self._budgets[senders] = self._dimensions, budgets[span.start : span.stop]
+        self._join(part)
 
     def release(self) -> Batch:
         """Hand over the batch, and the budgets in an order of their own, once everybody has reported everything."""
-        if (self._received != self._dimensions).any():
-            user = int(np.argmax(self._received != self._dimensions))
-            raise ProtocolError(f"user {user} reported {self._received[user]} of {self._dimensions} coordinates")
+        self._check_complete(self._received == self._dimensions)
         return self._batch(self._source.generator(Purpose.SHUFFLE).permutation(self._budgets))
 
+    def _check_complete(self, complete: Bools) -> None:
+        if not complete.all():
+            user = int(np.argmin(complete))
+            reported = f"{self._received[user]} of {self._dimensions} coordinates"
+            raise ProtocolError(f"user {user + self._span.start} reported {reported}")
+
     def _places(self, report: Report) -> tuple[slice, slice]:
-        """Senders and coordinates of a report; refuses one that does not come next from its senders."""
+        """Places of senders and coordinates of a report; refuses one that does not come next from its senders."""
         if report.values.ndim != 2 or report.values.size == 0:
             raise ProtocolError(f"a report is users x coordinates, got shape {report.values.shape}")
         users, width = report.values.shape
-        senders = slice(report.first_user, report.first_user + users)
+        first, last = report.first_user, report.first_user + users
         coordinates = slice(report.first_coordinate, report.first_coordinate + width)
-        if report.first_user < 0 or senders.stop > self._received.size:
-            raise ProtocolError(f"report from users {senders.start}..{senders.stop - 1} of {self._received.size}")
+        if first < self._span.start or last > self._span.stop:
+            raise ProtocolError(f"report from users {first}..{last - 1} of {self._received.size}")
         if report.budgets.shape != (users,) or not ((report.budgets > 0) & np.isfinite(report.budgets)).all():
             raise ProtocolError(f"report of {users} users whose budgets are not {users} numbers in (0, inf)")
+        senders = slice(first - self._span.start, last - self._span.start)
         if coordinates.stop > self._dimensions or (self._received[senders] != report.first_coordinate).any():
             part = f"{coordinates.start}..{coordinates.stop - 1} of {self._dimensions}"
             raise ProtocolError(f"report on coordinates {part} is not what comes next from its users")
@@ -91,10 +98,10 @@ class Collector(ABC):
         """Take in a block, wholly or not at all."""
 
     @abstractmethod
-    def _gathered(self) -> NDArray[Any]: ...
+    def _gathered(self, done: Bools, spans: Spans) -> Part: ...
 
     @abstractmethod
-    def _join(self, values: NDArray[Any], new: Bools) -> None: ...
+    def _join(self, part: Part) -> None: ...
 
     @abstractmethod
     def _batch(self, budgets: F64) -> Batch: ...
@@ -103,8 +110,11 @@ class Collector(ABC):
 class LevelCounter(Collector):
     """Counts levels: says as much as the permuted reports, and no more, in memory that does not grow with the users."""
 
-    def __init__(self, users: int, dimensions: int, levels: int, source: SimulationSource) -> None:
-        super().__init__(users, dimensions, source)
+    # parameters: those of every collector, and how many levels there are.
+    def __init__(
+        self, users: int, dimensions: int, levels: int, source: SimulationSource, span: range | None = None
+    ) -> None:
+        super().__init__(users, dimensions, source, span)
         self._counts = LevelCounts(dimensions, levels)
 
     def _take(self, values: U8 | F32, senders: slice, coordinates: slice) -> None:
@@ -112,13 +122,13 @@ class LevelCounter(Collector):
             raise ProtocolError(f"coded reports are bytes, got {values.dtype}")
         self._counts.add(values.astype(np.uint8, copy=False), coordinates.start)
 
-    def _gathered(self) -> I64:
-        return self._counts.total()
+    def _gathered(self, done: Bools, spans: Spans) -> Counts:
+        return Counts.narrow(self._counts.total(), spans)
 
-    def _join(self, values: I64, new: Bools) -> None:
-        if (values.sum(axis=1) != new.sum()).any():
-            raise ProtocolError(f"counts of a part do not add up to the {new.sum()} users who reported it")
-        self._counts.join(values)
+    def _join(self, part: Part) -> None:
+        if (part.values.sum(axis=1, dtype=np.int64) != users_in(part.spans)).any():
+            raise ProtocolError(f"counts of a part do not add up to the {users_in(part.spans)} users who reported it")
+        self._counts.join(part.values.astype(np.int64))
 
     def _batch(self, budgets: F64) -> CountedBatch:
         return CountedBatch(self._counts.total(), budgets)
@@ -127,23 +137,33 @@ class LevelCounter(Collector):
 class Permuter(Collector):
     """Holds a round's reports and releases every coordinate in an independent random order."""
 
+    # parameters: those of every collector, what it holds, and how it is permuted.
     def __init__(
-        self, users: int, dimensions: int, source: SimulationSource, dtype: type = np.float32, threads: int = 1
+        self,
+        users: int,
+        dimensions: int,
+        source: SimulationSource,
+        dtype: type = np.float32,
+        threads: int = 1,
+        span: range | None = None,
     ) -> None:
-        super().__init__(users, dimensions, source)
+        super().__init__(users, dimensions, source, span)
         self._threads = threads
-        self._values: F32 | U8 = np.empty((dimensions, users), dtype=dtype)
+        self._values: F32 | U8 = np.empty((dimensions, len(self._span)), dtype=dtype)
 
     def _take(self, values: U8 | F32, senders: slice, coordinates: slice) -> None:
         if values.dtype != self._values.dtype:
             raise ProtocolError(f"this round's reports are {self._values.dtype}, got {values.dtype}")
         self._values[coordinates, senders] = values.T
 
-    def _gathered(self) -> F32 | U8:
-        return self._values
+    def _gathered(self, done: Bools, spans: Spans) -> Reports:
+        return Reports(self._values if done.all() else self._values[:, done], spans)
 
-    def _join(self, values: F32 | U8, new: Bools) -> None:
-        self._values[:, new] = values[:, new]
+    def _join(self, part: Part) -> None:
+        end = 0
+        for span in part.spans:
+            begin, end = end, end + len(span)
+            self._values[:, span.start - self._span.start : span.stop - self._span.start] = part.values[:, begin:end]
 
     def _batch(self, budgets: F64) -> PermutedBatch:
         stream, key = self._source.stream(Purpose.SHUFFLE), self._source.key
@@ -157,8 +177,8 @@ class Permuter(Collector):
 class Adder(Collector):
     """For the frameworks without a shuffler: the sum, in fixed point, so that the order of blocks does not matter."""
 
-    def __init__(self, users: int, dimensions: int, source: SimulationSource) -> None:
-        super().__init__(users, dimensions, source)
+    def __init__(self, users: int, dimensions: int, source: SimulationSource, span: range | None = None) -> None:
+        super().__init__(users, dimensions, source, span)
         self._sums = np.zeros(dimensions, dtype=np.int64)
         # 2^62 / 2^32 / users: below it no sum can overflow.
         self._largest = 2.0**62 / _FIXED_POINT / users
@@ -171,11 +191,11 @@ class Adder(Collector):
         with self._lock:
             self._sums[coordinates] += sums
 
-    def _gathered(self) -> I64:
-        return self._sums
+    def _gathered(self, done: Bools, spans: Spans) -> Sums:
+        return Sums(self._sums, spans)
 
-    def _join(self, values: I64, new: Bools) -> None:
-        self._sums += values
+    def _join(self, part: Part) -> None:
+        self._sums += part.values
 
     def _batch(self, budgets: F64) -> SummedBatch:
         return SummedBatch(self._sums / _FIXED_POINT / budgets.size, budgets)

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,10 @@ def open_database(path: Path, tables: str, *, shared: bool = False) -> sqlite3.C
     return database
 
 
-def read_database(path: Path, query: str) -> list[tuple[Any, ...]]:
+def read_database(path: Path, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     """Rows of a database that another process may have open; nothing is changed."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            return database.execute(query).fetchall()
+            return database.execute(query, values).fetchall()
     except sqlite3.Error as error:
         raise DataError(f"{path} cannot be read: {error}") from None

@@ -57,3 +57,12 @@ def sync(file: BinaryIO) -> None:
     """Bring what was written to ``file`` to the disk."""
     file.flush()
     os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring it to the disk which files a folder has: a new one, or one in the place of another, may be lost before."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

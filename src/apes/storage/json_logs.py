@@ -32,18 +32,24 @@ def log(event: str, **facts: object) -> None:
 
 
 def take_over_logging() -> None:
-    """Have the warnings of libraries written as lines of ours."""
+    """Have the warnings of libraries written as lines of ours, rarely: strangers can cause as many as they like."""
     logging.basicConfig(handlers=[_Lines()], level=logging.WARNING, force=True)
 
 
 class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self._warnings = RareLog("library")
+
     def emit(self, record: logging.LogRecord) -> None:
         # The message without its arguments, and of an exception its kind and place without its words: either may hold
         # what somebody sent.
         facts = {"logger": record.name, "level": record.levelname.lower(), "message": str(record.msg).strip()}
+        # Counted by where in the code it comes from: of messages, which may hold anything, there is no end.
+        reason = f"{record.filename}:{record.lineno}"
         if record.exc_info is not None and record.exc_info[0] is not None:
-            facts["kind"] = record.exc_info[0].__name__
             # The outer frames are the server's.
             frames = traceback.extract_tb(record.exc_info[2])[-3:]
-            facts["place"] = " ".join(f"{frame.filename}:{frame.lineno}" for frame in frames)
-        log("library", **facts)
+            places = (f"{frame.filename}:{frame.lineno}" for frame in frames)
+            reason = " ".join([reason, record.exc_info[0].__name__, *places])
+        self._warnings.count(reason, **facts)

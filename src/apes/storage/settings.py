@@ -1,6 +1,7 @@
 """Settings in files: a frozen dataclass as JSON, checked on the way in, written whole."""
 
 import json
+from collections.abc import Callable
 from dataclasses import MISSING, Field, asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +34,14 @@ def read_token(path: Path) -> str:
     return token
 
 
+def read_key(path: Path, kind: Callable[[bytes], T]) -> T:
+    """Read a private key, which is the whole of a file."""
+    try:
+        return kind(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+
+
 def from_plain(values: Any, kind: type[T], where: str) -> T:
     """Make a dataclass ``kind`` of plain values as JSON has them; see `read_settings`."""
     if not isinstance(values, dict):
@@ -52,6 +61,6 @@ def from_plain(values: Any, kind: type[T], where: str) -> T:
         raise DataError(f"{where}: {error}") from None
 
 
-def write_settings(path: Path, settings: Any) -> None:
-    """Write a dataclass as JSON; the file appears whole or not at all."""
-    write_bytes(path, (json.dumps(asdict(settings), indent=1) + "\n").encode())
+def write_settings(path: Path, settings: Any, mode: int | None = None) -> None:
+    """Write a dataclass as JSON; the file appears whole or not at all, with the permissions ``mode``."""
+    write_bytes(path, (json.dumps(asdict(settings), indent=1) + "\n").encode(), mode)

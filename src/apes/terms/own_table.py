@@ -6,6 +6,7 @@ from typing import Any
 
 from apes.budgets import check_budgets
 from apes.checks import one_of, unused
+from apes.data.partitions.files import is_partitioned
 from apes.data.table.chunk import Progress
 from apes.data.table.people_rows import read_people
 from apes.data.table.reading import MOST_ROWS, TEST_SHARE, Reading
@@ -14,7 +15,9 @@ from apes.data.table.spelling import bounds_of, categories_of, levels_of, names_
 from apes.errors import ParameterError
 from apes.models.linear import LinearRegression
 from apes.models.logistic import FedProx, LogisticRegression
-from apes.population import People
+from apes.partitions.part import CACHE_MB
+from apes.partitions.partitions import Partitions
+from apes.population import KnownRows, People
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class OwnTable:
     """People of a table and what they train.
 
     Attributes:
-        data: Path of a CSV, Parquet or NPZ file.
+        data: Path of a CSV, Parquet or NPZ file; or a folder of Parquet files, or a pattern of their names.
         user_column, label_column, budget_column: Whose row it is, what is learned, which budget the person chose.
         budget_levels: ``low=0.1,high=1``: the budget of every level, where the column has names.
         budgets: A law (`apes.make_budgets`), where there is no such column.
@@ -84,11 +87,21 @@ class OwnTable:
             self.seed,
         )
 
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether the table is in many files."""
+        return is_partitioned(self.data)
+
+    def partitions(self, cache_mb: int | None = None, progress: Progress | None = None) -> Partitions:
+        """The people in a table of many files, of which nothing is read yet but who they are."""
+        room = CACHE_MB if cache_mb is None else cache_mb
+        return Partitions.of(self.data, self.reading, self.budgets, cache_mb=room, progress=progress)
+
     def people(self, progress: Progress | None = None) -> People:
         """The people in the table."""
         return People.from_rows(read_people(self.data, self.reading, progress), budgets=self.budgets, seed=self.seed)
 
-    def model(self, people: People) -> LogisticRegression | LinearRegression:
+    def model(self, people: KnownRows) -> LogisticRegression | LinearRegression:
         """What is trained on them."""
         if self.task == REGRESSION:
             return LinearRegression.of(people)

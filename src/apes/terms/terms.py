@@ -1,5 +1,7 @@
 """Terms: what a device agrees to, and what is charged for it. The only thing with a digest on the wire."""
 
+# long: one class, beside its choices every stage that follows from them.
+
 import hashlib
 import json
 import math
@@ -153,15 +155,22 @@ class Terms:
         return self.reports.calibrator(calibration, self.sparsification)
 
     def collector(
-        self, users: int, dimensions: int, source: SimulationSource, threads: int = 1, *, only_sums: bool = False
+        self,
+        users: int,
+        dimensions: int,
+        source: SimulationSource,
+        threads: int = 1,
+        *,
+        only_sums: bool = False,
+        span: range | None = None,
     ) -> Collector:
-        """What gathers a round's reports; ``only_sums`` as for `apes.train`."""
+        """What gathers a round's reports, or those of a span of users; ``only_sums`` as for `apes.train`."""
         levels = self.reports.levels
         if not self.kind.shuffled or (only_sums and levels is None):
-            return Adder(users, dimensions, source)
+            return Adder(users, dimensions, source, span)
         if levels is not None:
-            return LevelCounter(users, dimensions, levels, source)
-        return Permuter(users, dimensions, source, threads=threads)
+            return LevelCounter(users, dimensions, levels, source, span)
+        return Permuter(users, dimensions, source, threads=threads, span=span)
 
     def charged(self, dimensions: int) -> int:
         """Coordinates that are charged for: where two updates' reports can differ (docs/proofs.md, 9 and 10)."""

@@ -17,6 +17,7 @@ from apes.mathematics.randomness import SimulationSource
 from apes.models.model import PreparedUpdate, WholeUpdates
 from apes.population import Examples, People, UserBlock
 from apes.terms.terms import Terms
+from apes.training.memory import check_memory
 from apes.training.round import Workers, run_round
 
 
@@ -89,6 +90,7 @@ class PrivateMean:
     def _release(self, rows: F32, own: F64) -> F64:
         """Charge a round, then let it take place."""
         people = People(rows, np.zeros(own.size, dtype=np.uint8), np.arange(own.size + 1), own)
+        check_memory(self._model.dimensions, self._terms, own.size, self._workers)
         if self._accountant is None:
             self._accountant = self._terms.accountant(own.size, settled=self._terms.target_epsilon is None)
         number = self._accountant.rounds + 1

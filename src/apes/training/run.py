@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from apes.accounting.cost import Cost
-from apes.accounting.exposure import Exposure
+from apes.accounting.exposure import Exposure, budgets_digest
 from apes.accounting.guarantee import Guarantee
 from apes.analyzer.optimizer import ServerOptimizer, ServerState
 from apes.checks import exactly
@@ -130,7 +130,7 @@ class Run:
         self.progress = Progress(replace(identity, basis=basis), ServerState.start(start))
         # Read once: what is charged must not depend on when a stranger's model is asked.
         self._dimensions = start.size
-        self._charged: tuple[Exposure, float] | None = None
+        self._charged: tuple[Exposure, float, F64] | None = None
         if resume is not None:
             self._go_on(resume)
 
@@ -169,24 +169,27 @@ class Run:
         """Whether the next round, with these participants, keeps within the target."""
         return self._accountant.allows(self._exposure(budgets))
 
-    def charge(self, budgets: F64) -> None:
-        """Charge the next round, with these participants, before anything of it is released; or BudgetExceeded."""
-        exposure = self._exposure(budgets)
+    def charge(self, budgets: F64, charged_as: F64 | None = None) -> None:
+        """Charge the next round, with these participants, before anything of it is released; or BudgetExceeded.
+
+        Where it is not known who they are, ``charged_as`` are the budgets that cover them (docs/proofs.md, 18), and
+        ``budgets`` those that the batch is read by.
+        """
+        exposure = self._exposure(budgets if charged_as is None else charged_as)
         if not self._is_planned(exposure):
             raise ProtocolError(f"round {exposure.round} is of other people than were settled beforehand")
-        self._charged = exposure, self._accountant.charge(exposure)
+        self._charged = exposure, self._accountant.charge(exposure), np.sort(budgets)
 
     def conclude(self, batch: Batch, began: float) -> None:
         """Take the batch of the round that was charged, and make the step; ``began`` is by `time.perf_counter`."""
         if self._charged is None:
             raise ProtocolError("a round is charged before its batch is looked at")
-        exposure, epsilon = self._charged
-        budgets = np.sort(batch.budgets)
-        if not np.array_equal(budgets, np.sort(exposure.budgets)):
+        exposure, epsilon, budgets = self._charged
+        if not np.array_equal(np.sort(batch.budgets), budgets):
             raise ProtocolError("the batch is of other participants than the round was charged for")
         accuracy, loss = None, None
         with quiet_blas():
-            optimizer = self._optimizer(exposure.budgets_sha256, budgets)
+            optimizer = self._optimizer(budgets)
             estimate = self._calibrator.estimate(batch)
             if estimate.mean.shape != (self._dimensions,):
                 raise ProtocolError(f"the batch has {estimate.mean.shape} coordinates, {self._dimensions} were charged")
@@ -211,9 +214,9 @@ class Run:
         planned = self._cohorts
         return planned is None or [exposure.budgets_sha256] == list(planned[exposure.round - 1 : exposure.round])
 
-    def _optimizer(self, name: str, budgets: F64) -> ServerOptimizer:
+    def _optimizer(self, budgets: F64) -> ServerOptimizer:
         """The optimizer for these participants; the default step depends on the noise of their reports."""
-        if name not in self._optimizers:
+        if (name := budgets_digest(budgets)) not in self._optimizers:
             noise = self._calibrator.standard_error(budgets)
             self._optimizers[name] = self._schedule.steps(self._terms, self._model, noise)
         return self._optimizers[name]

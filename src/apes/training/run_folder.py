@@ -135,7 +135,7 @@ class RunFolder:
         """What is public about the table that the run is on, by the log of a simulation; None if it is on no table."""
         stored = self.config["schema"]
         found = None if stored is None else Schema.from_dict(stored)
-        digest, bound = "" if found is None else found.digest, self._log()[0].schema
+        digest, bound = "" if found is None else found.digest, self.charged()[0].schema
         # A federation's log is bound to terms that have the schema in them.
         if bound not in ("", digest):
             raise DataError(f"{self.path / CONFIG} is not that of its log: it has another schema than was trained on")
@@ -161,7 +161,7 @@ class RunFolder:
         every line of the log and to the checkpoint, and a configuration that says otherwise is refused. That finds what
         was edited; against somebody who forges all files of the folder nothing helps but a signature by somebody else.
         """
-        identity, exposures = self._log()
+        identity, exposures = self.charged()
         basis, accountant = self._bound(identity)
         self._check_whole(identity, exposures)
         last = replace(exposures[-1], round=0)
@@ -201,7 +201,7 @@ class RunFolder:
         if digest_of(names) != basis["cohorts"]:
             raise DataError(f"{self.path / EXPOSURES} is of other cohorts than were settled beforehand")
 
-    def _log(self) -> tuple[Identity, tuple[Exposure, ...]]:
+    def charged(self) -> tuple[Identity, tuple[Exposure, ...]]:
         """Which run the log is of, all of it, and what it says was charged."""
         file = self.path / EXPOSURES
         if not (lines := self._lines(EXPOSURES)):

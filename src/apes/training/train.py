@@ -16,12 +16,15 @@ from apes.mathematics.arrays import F64, I64, Bools
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import Model, check_model
 from apes.models.trained import Trained
-from apes.population import Examples, People, Population
+from apes.population import Examples, Population, schema_of
 from apes.terms.fitting import fitted
 from apes.terms.plan import Plan, schedule_digest
 from apes.training.cohort import cohort_names, cohort_of, rounds_by_user
-from apes.training.round import Workers, run_round
+from apes.training.crews.crew import Crew
+from apes.training.memory import check_memory
+from apes.training.round import run_round
 from apes.training.run import Identity, Progress, RoundMetrics, Run
+from apes.training.workers import Workers, opened
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +78,7 @@ def train(
     *,
     test: Examples | None = None,
     features: FeatureMap | None = None,
-    workers: Workers | None = None,
+    workers: Workers | Crew | None = None,
     only_sums: bool = False,
     resume: Progress | None = None,
     after_round: Callable[[Progress], None] = lambda progress: None,
@@ -88,7 +91,8 @@ def train(
         plan: Terms, schedule and seed. A target is enforced before the round that would pass it; people's own ones too.
         test: Public examples to judge the model by; by default those that come with the people, if any do.
         features: A public map that users apply to their rows first; applied to ``test`` as well.
-        workers: Who does the work: threads, an executor. Does not change the result.
+        workers: Who does the work: threads, processes, a cluster, an executor. Does not change the result. What is
+            started for a run ends with it; a crew (`Workers.open`) is whoever opened it's to close.
         only_sums: See `run_round`.
         resume: Where to go on, from an earlier run with the same model, people and plan.
         after_round: Called after every round.
@@ -100,7 +104,7 @@ def train(
     offering("model", model, "start", "updates", "evaluate", "digest")
     offering("people", people, "block")
     test = getattr(people, "test", None) if test is None else test
-    schema, judges = people.schema if isinstance(people, People) else None, str(getattr(test, "digest", ""))
+    schema, judges = schema_of(people), str(getattr(test, "digest", ""))
     if features is not None:
         people, test = mapped(people, test, features)
     brought, own = getattr(people, "targets", None), people.budgets
@@ -112,17 +116,17 @@ def train(
     identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest, **bound)
     start, targets = check_model(model), plan.terms.targets(own, brought, of_table=schema is not None)
     # Settled: who takes part in which round, and how many fit, follows from budgets and targets alone.
-    cohorts = plan.terms.cohorts(budgets, start.size, targets)
+    cohorts = plan.terms.cohorts(budgets, check_memory(start.size, plan.terms, own.size, workers, only_sums), targets)
     of, names = (plan.terms, plan.schedule, model, identity), cohort_names(cohorts, budgets)
     run = Run(*of, start=start, users=budgets.size, test=test, cohorts=names, resume=resume)
-    while not run.is_done and run.allows(budgets[users := cohorts[run.progress.rounds]]):
-        began = time.perf_counter()
-        run.charge(budgets[users])
-        source, now = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
-        own, present = budgets[users], cohort_of(people, users)
-        batch = run_round(plan.terms, model, now, present, source, budgets=own, workers=workers, only_sums=only_sums)
-        run.conclude(batch, began)
-        after_round(run.progress)
+    with opened(workers) as crew:
+        while not run.is_done and run.allows(budgets[users := cohorts[run.progress.rounds]]):
+            began, own, present = time.perf_counter(), budgets[users], cohort_of(people, users)
+            run.charge(own)
+            source, now = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
+            batch = run_round(plan.terms, model, now, present, source, budgets=own, workers=crew, only_sums=only_sums)
+            run.conclude(batch, began)
+            after_round(run.progress)
     return _result(run, plan, Trained(model, run.model(), schema, features), budgets, cohorts)
 
 

@@ -3,18 +3,20 @@
 An envelope is, byte after byte::
 
     magic     4  b"APES"
-    version   2  2
+    version   2  3
     run      16  which training run
     round     4  which round of it, from 1
     terms    32  digest of the terms under which the report was made
+    announcement 32  digest of the announcement that it answers (`apes.wire.announcement`)
     sender   32  Ed25519 public key of the user
     sealed   48 + 8 + d   HPKE (RFC 9180, base mode): the budget as float64, then a level per coordinate;
                           ceil(d / 8) in place of d where there are two levels (`apes.wire.packing`)
     signature 64  Ed25519 over everything before it
 
 Numbers are little-endian. HPKE runs X25519, HKDF-SHA256 and AES-128-GCM; everything before ``sealed`` is its ``info``,
-so a sealed report opens only under the run, round, terms and sender that it was made for: nobody can pass it off as
-another's, or replay it elsewhere. All envelopes under the same terms have the same size, whatever is in them.
+so a sealed report opens only under the run, round, terms, announcement and sender that it was made for: nobody can pass
+it off as another's, as one on other weights, or replay it elsewhere. All envelopes under the same terms have the same
+size, whatever is in them.
 """
 
 import struct
@@ -29,17 +31,18 @@ from apes.checks import whole
 from apes.errors import ParameterError, ProtocolError
 from apes.wire.packing import packed_size
 
-VERSION = 2
+VERSION = 3
 RUN_BYTES = 16
 TERMS_BYTES = 32
+ANNOUNCEMENT_DIGEST_BYTES = 32
 SENDER_BYTES = 32
 _MAGIC = b"APES"
-_HEADER = struct.Struct(f"<4sH{RUN_BYTES}sI{TERMS_BYTES}s{SENDER_BYTES}s")
+_HEADER = struct.Struct(f"<4sH{RUN_BYTES}sI{TERMS_BYTES}s{ANNOUNCEMENT_DIGEST_BYTES}s{SENDER_BYTES}s")
 _BUDGET = struct.Struct("<d")
-_SIGNATURE_BYTES = 64
+SIGNATURE_BYTES = 64
 # X25519's encapsulated key and AES-GCM's tag.
-_SEAL_BYTES = 32 + 16
-_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+SEAL_BYTES = 32 + 16
+SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,13 @@ class Binding:
     run: bytes
     round: int  # in [1, 2^32)
     terms: bytes
+    announcement: bytes  # digest
 
     def __post_init__(self) -> None:
-        for name, value, size in (("run", self.run, RUN_BYTES), ("terms", self.terms, TERMS_BYTES)):
-            if len(value) != size:
-                raise ParameterError(f"{name} must have {size} bytes, got {len(value)}")
+        sizes = {"run": RUN_BYTES, "terms": TERMS_BYTES, "announcement": ANNOUNCEMENT_DIGEST_BYTES}
+        for name, size in sizes.items():
+            if len(getattr(self, name)) != size:
+                raise ParameterError(f"{name} must have {size} bytes, got {len(getattr(self, name))}")
         whole("round", self.round, 1, 2**32 - 1)
 
 
@@ -77,7 +82,7 @@ class Envelope:
     def open(self, key: X25519PrivateKey) -> tuple[float, bytes]:
         """Open what was sealed to this key, by this sender, for this binding: budget and report, not checked yet."""
         try:
-            plain = _SUITE.decrypt(self.sealed, key, _header(self.binding, self.sender))
+            plain = SUITE.decrypt(self.sealed, key, _header(self.binding, self.sender))
         except InvalidTag:
             raise ProtocolError("a sealed report does not open") from None
         (budget,) = _BUDGET.unpack_from(plain)
@@ -86,16 +91,16 @@ class Envelope:
 
 def envelope_size(dimensions: int, levels: int) -> int:
     """Bytes of an envelope with a report on ``dimensions`` coordinates, of ``levels`` levels each."""
-    return _HEADER.size + _SEAL_BYTES + _BUDGET.size + packed_size(dimensions, levels) + _SIGNATURE_BYTES
+    return _HEADER.size + SEAL_BYTES + _BUDGET.size + packed_size(dimensions, levels) + SIGNATURE_BYTES
 
 
 def seal(report: bytes, budget: float, binding: Binding, key: Ed25519PrivateKey, shuffler: X25519PublicKey) -> bytes:
     """Seal one user's report, packed, for the shuffler and sign it; the key's public half names the sender.
 
-    The analyzer will see the budget among everybody else's.
+    The budget has to be the one that the user enrolled with; nobody but the shuffler sees it.
     """
     header = _header(binding, key.public_key().public_bytes_raw())
-    sealed = _SUITE.encrypt(_BUDGET.pack(budget) + report, shuffler, header)
+    sealed = SUITE.encrypt(_BUDGET.pack(budget) + report, shuffler, header)
     return header + sealed + key.sign(header + sealed)
 
 
@@ -104,12 +109,18 @@ def parse(data: bytes, dimensions: int, levels: int) -> Envelope:
     size = envelope_size(dimensions, levels)
     if len(data) != size:
         raise ProtocolError(f"an envelope has {size} bytes here, got {len(data)}")
-    magic, version, run, number, terms, sender = _HEADER.unpack_from(data)
+    magic, version, run, number, terms, announcement, sender = _HEADER.unpack_from(data)
     if magic != _MAGIC or version != VERSION or number == 0:
         raise ProtocolError("not an envelope of this version")
-    sealed, signature = data[_HEADER.size : -_SIGNATURE_BYTES], data[-_SIGNATURE_BYTES:]
-    return Envelope(Binding(run, number, terms), sender, sealed, signature)
+    sealed, signature = data[_HEADER.size : -SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+    return Envelope(Binding(run, number, terms, announcement), sender, sealed, signature)
 
 
 def _header(binding: Binding, sender: bytes) -> bytes:
-    return _HEADER.pack(_MAGIC, VERSION, binding.run, binding.round, binding.terms, sender)
+    bound = binding.run, binding.round, binding.terms, binding.announcement
+    return _HEADER.pack(_MAGIC, VERSION, *bound, sender)
+
+
+def written_sender(data: bytes) -> bytes:
+    """Whom an envelope says that it is from, not checked; fewer bytes than a key's if it is too short to say."""
+    return data[_HEADER.size - SENDER_BYTES : _HEADER.size]

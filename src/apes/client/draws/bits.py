@@ -30,8 +30,7 @@ _LEADING, _FURTHER = np.uint64(53), np.uint64(11)
 _LOW_BITS = np.uint64((1 << 53) - 1)
 _WORD = np.uint64(32)
 _TIED = np.uint8(2)
-# Marks are looked for in so many reports at a time: most have none.
-_CHUNK = 64
+_EIGHT_TIES = np.uint64(0x0202020202020202)
 _COORDINATES_AT_ONCE = 1 << 19
 
 
@@ -63,28 +62,35 @@ def draw_bits(updates: F32, flips: U64, clip: float, limit: int, address: Addres
 @compiled
 def _round_and_flip(steps: I32, words: U32, flip: np.uint64, bits: U8) -> None:
     """Decide all by their words; a tie of the flip's leading bits is marked, with the sign before the flip."""
-    leading = np.uint32(flip >> _LEADING)
+    leading = np.int32(flip >> _LEADING)
     for i in range(bits.size):
-        plus = np.int32(words[i] & _ROUNDING) < np.int32(steps[i] + np.int32(GRID))
-        upper = words[i] >> _FLIP_SHIFT
-        bits[i] = np.uint8(plus ^ (upper < leading)) | (_TIED if upper == leading else np.uint8(0))
+        word = words[i]
+        # Brought back to 32 bits one by one: the compiler would go on in 64, of which vectors hold half as many.
+        plus = np.int32(np.int32(word & _ROUNDING) < np.int32(steps[i] + np.int32(GRID)))
+        upper = np.int32(word >> _FLIP_SHIFT)
+        sign = np.int32(plus ^ np.int32(upper < leading))
+        bits[i] = np.uint8(np.int32(sign | np.int32(np.int32(upper == leading) << np.int32(1))))
 
 
 @compiled
 def _settle_ties(flip: np.uint64, place: Place, key: Key, bits: U8) -> None:
+    # Eight at a time: most have no mark.
+    whole = bits.size // 8 * 8
+    eights = bits[:whole].view(np.uint64)
+    for m in range(np.uint64(eights.size)):
+        if eights[m] & _EIGHT_TIES:
+            _settle(flip, place, key, bits, 8 * m, 8 * m + 8)
+    _settle(flip, place, key, bits, whole, bits.size)
+
+
+@compiled
+def _settle(flip: np.uint64, place: Place, key: Key, bits: U8, start: int, stop: int) -> None:
     user, stream, first = place
-    for start in range(0, bits.size, _CHUNK):
-        part = bits[start : start + _CHUNK]
-        marks = np.uint8(0)
-        for i in range(part.size):
-            marks |= part[i]
-        if marks < _TIED:
-            continue
-        for i in range(part.size):
-            if part[i] >= _TIED:
-                a, b, _, _ = philox(first + np.uint64(start + i), TIE, user, stream, key[0], key[1])
-                flipped = ((a << _WORD) | b) >> _FURTHER < flip & _LOW_BITS
-                part[i] = (part[i] & np.uint8(1)) ^ np.uint8(flipped)
+    for i in range(start, stop):
+        if bits[i] >= _TIED:
+            a, b, _, _ = philox(first + np.uint64(i), TIE, user, stream, key[0], key[1])
+            flipped = ((a << _WORD) | b) >> _FURTHER < flip & _LOW_BITS
+            bits[i] = (bits[i] & np.uint8(1)) ^ np.uint8(flipped)
 
 
 def draw_bits_on_device(updates: F32, flips: U64, clip: float, limit: int, source: SystemSource) -> U8:

@@ -33,7 +33,7 @@ def keep_largest(sizes: Sizes, b: int, address: Address, key: Key, kept: Bools) 
     words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
     tied = np.empty(width + 1, dtype=np.uint32)
     for u in range(users):
-        cut, needed = _cut(sizes[u], b)
+        cut, needed = cut_of(sizes[u], b)
         count = _mark(sizes[u], cut, kept[u], tied)
         place = (np.uint64(first_user + u), stream, np.uint64(first))
         first_words(words[: 4 * (count // 4 + 2)], place, key)
@@ -64,7 +64,7 @@ def put_kept(values: U8 | F32, kept: Bools, padding: U8 | F32) -> None:
 
 
 @compiled
-def _cut(sizes: Sizes, b: int) -> tuple[np.uint32, int]:
+def cut_of(sizes: Sizes, b: int) -> tuple[np.uint32, int]:
     """Return the b-th largest size, and how many of that size are among the b largest."""
     counts = np.empty(int(_DIGIT) + 1, dtype=np.int64)
     candidates = sizes

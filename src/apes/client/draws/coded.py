@@ -11,8 +11,10 @@ What is drawn for coordinate c of user u, in terms of the random words at (index
 Attempt 0 uses lane c % 4 of stage 0, index c // 4; attempt a >= 1 lane (a - 1) % 4 of stage 1 + (a - 1) // 4,
 index c; further bits come from stage TIE + a, index c.
 
-The loops are split so that arithmetic vectorises and table look-ups stand alone, and count in unsigned integers,
-which spares a test for negative indices: 3 ns per draw against 9 in one loop.
+The loops are split so that arithmetic vectorises and table look-ups stand alone. Sums and differences of 32-bit numbers
+are brought back to 32 bits one by one, since the compiler would go on in 64, of which vectors hold half as many; and a
+loop has at most two outputs, since with three it is no longer proved that they do not overlap. Most proposals are
+accepted by two straight lines below the table, without looking anything up; the table decides about the rest.
 """
 
 # long: one draw in its stages, which share how a word is cut.
@@ -21,7 +23,7 @@ which spares a test for negative indices: 3 ns per draw against 9 in one loop.
 import numpy as np
 
 from apes.client.clip import clipped
-from apes.mathematics.arrays import F32, I32, U8, U32, U64, Word
+from apes.mathematics.arrays import F32, I32, U8, U16, U32, U64, Word
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import Address, Key, philox
 from apes.mathematics.thresholds import proposal_mask
@@ -35,6 +37,9 @@ _ROUNDING_SHIFT = np.uint32(8)
 _FINE_BITS = 11
 _ACCEPTANCE_SHIFT = np.uint32(19)
 _NEVER = np.uint32(256)
+# How a mark is cut, and the unit of the lines below a table: 1 / 256 of a leading threshold.
+_LEVEL, _NEVER_MARK, _UNDECIDED = np.uint16(255), np.uint16(512), np.int32(768)
+_LINE_BITS = np.int32(8)
 _ONE, _FOUR = np.uint64(1), np.uint64(4)
 _WORD = np.uint64(32)
 _LEADING, _FURTHER = np.uint64(51), np.uint64(13)
@@ -57,8 +62,8 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
     users, width = updates.shape
     first_user, first, stream = address
     words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
-    steps = np.empty(width, dtype=np.uint32)
-    rounded = np.empty(width, dtype=np.uint8)
+    marks = np.empty(width, dtype=np.uint16)
+    unsure = np.empty(width + 1, dtype=np.uint32)
     pending = np.empty(width + 1, dtype=np.uint32)
     rare = np.empty(6 * width + 1, dtype=np.uint32)
     retries = np.empty((4, width), dtype=np.uint32)
@@ -71,11 +76,11 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
         if not is_finite(updates[u].view(np.uint32)):
             return False
         first_words(words, place, key)
-        _propose(updates[u], own, clip, row.size, steps, rounded, codes[u])
-        open_count = _look_up(own, steps, leading, pending)
-        rare_count = _find_ties(own, steps, leading, pending[:open_count], rare)
-        _retry_words(pending[:open_count], place, key, retries)
-        rare_count = _retry(retries, rounded, leading, row.size, pending[:open_count], rare, rare_count, codes[u])
+        _propose(updates[u], own, clip, row.size, _lines(leading[: row.size]), marks, codes[u])
+        unsure_count = _list_unsure(marks, unsure)
+        counts = _look_up(own, marks, codes[u], leading, unsure[:unsure_count], pending, rare)
+        _retry_words(pending[: counts[0]], place, key, retries)
+        rare_count = _retry(retries, marks, leading, row.size, pending[: counts[0]], rare, counts[1], codes[u])
         for m in range(rare_count):
             i = rare[m]
             codes[u, i] = _settle(updates[u, i], own[i], i, clip, row, place, key)
@@ -103,47 +108,86 @@ def first_words(words: U32, place: Place, key: Key) -> None:
 
 
 @compiled
-def _propose(updates: F32, words: U32, clip: float, levels: int, steps: U32, rounded: U8, codes: U8) -> None:
-    """Attempt 0 but for the look-up: the rounded level, the proposal and their distance.
+def _lines(leading: I32) -> tuple[np.int32, np.int32, np.int32, np.int32]:
+    """Two lines below a user's leading thresholds, as heights at 0 and falls per step, in 1 / 256."""
+    levels = leading.size
+    height, fall = _line(leading, np.int32(0), np.int32(levels // 8 + 1))
+    other_height, other_fall = _line(leading, np.int32(levels // 3), np.int32(levels // 3 + levels // 8 + 1))
+    return height, fall, other_height, other_fall
 
-    A distance of _NEVER marks what the word alone does not decide: a proposal past the last level, or a tie
-    in the rounding.
+
+@compiled
+def _line(leading: I32, low: np.int32, high: np.int32) -> tuple[np.int32, np.int32]:
+    """The highest line that falls as the thresholds do between two steps and is nowhere above any of them."""
+    fall = np.int32(np.int32(np.int32(leading[low] - leading[high]) << _LINE_BITS) // (high - low))
+    height = np.int32(1 << 30)
+    for s in range(np.int32(leading.size)):
+        height = min(height, np.int32(np.int32(leading[s] << _LINE_BITS) + np.int32(fall * s)))
+    return height, fall
+
+
+@compiled
+def _propose(
+    updates: F32,
+    words: U32,
+    clip: float,
+    levels: int,
+    lines: tuple[np.int32, np.int32, np.int32, np.int32],
+    marks: U16,
+    codes: U8,
+) -> None:
+    """Attempt 0 but for the look-up: the proposal, and a mark that holds the rounded level in its lower 8 bits.
+
+    A mark has bit 8 unless the lines accept the proposal, and bit 9 besides if the word alone does not decide: for a
+    proposal past the last level, or a tie in the rounding.
     """
-    mask = np.int32(proposal_mask(levels))
+    mask, last = np.int32(proposal_mask(levels)), np.int32(levels - 1)
     scale = np.float32((levels - 1) / (2 * clip))
     top = np.float32(levels - 1)
     half = np.float32(0.5) * top
+    height, fall, other_height, other_fall = lines
     for i in range(updates.size):
+        word = words[i]
         t = clipped(updates[i] * scale + half, np.float32(0), top)
         fine = np.int32(t * _FINE)
-        r = np.int32((words[i] >> _ROUNDING_SHIFT) & np.uint32(_LAST_FINE))
-        j = np.int32((fine + np.int32(_LAST_FINE) - r) >> np.int32(_FINE_BITS))
-        k = np.int32(np.int32(words[i]) & mask)
-        decided = ((fine & np.int32(_LAST_FINE)) != r) & (k < np.int32(levels))
-        steps[i] = np.uint32(abs(k - j)) if decided else _NEVER
-        rounded[i] = np.uint8(j)
+        r = np.int32((word >> _ROUNDING_SHIFT) & np.uint32(_LAST_FINE))
+        j = np.int32(np.int32(np.int32(fine + np.int32(_LAST_FINE)) - r) >> np.int32(_FINE_BITS))
+        k = np.int32(np.int32(word) & mask)
+        difference = np.int32(k - j)
+        step = max(difference, np.int32(-difference))
+        line = max(np.int32(height - np.int32(fall * step)), np.int32(other_height - np.int32(other_fall * step)))
+        is_unsure = np.int32(np.int32(word >> _ACCEPTANCE_SHIFT) >= np.int32(line >> _LINE_BITS))
+        mark = np.int32(j | np.int32(is_unsure << np.int32(8)))
+        is_tied = (np.int32(fine & np.int32(_LAST_FINE)) == r) | (k > last)
+        marks[i] = np.uint16(np.int32(mark | _UNDECIDED) if is_tied else mark)
         codes[i] = np.uint8(k)
 
 
 @compiled
-def _look_up(words: U32, steps: U32, leading: I32, pending: U32) -> int:
-    """List the coordinates that attempt 0 does not accept by its leading bits."""
+def _list_unsure(marks: U16, unsure: U32) -> int:
+    """List the coordinates about which the lines say nothing."""
     n = np.uint64(0)
-    for i in range(np.uint64(steps.size)):
-        pending[n] = np.uint32(i)
-        n += np.uint64(np.int32(words[i] >> _ACCEPTANCE_SHIFT) >= leading[steps[i]])
+    for i in range(np.uint64(marks.size)):
+        unsure[n] = np.uint32(i)
+        n += np.uint64((marks[i] >> np.uint16(8)) & np.uint16(1))
     return int(n)
 
 
 @compiled
-def _find_ties(words: U32, steps: U32, leading: I32, pending: U32, rare: U32) -> int:
-    """List the pending coordinates whose attempt 0 ties, in its rounding or in its leading bits."""
-    n = np.uint64(0)
-    for m in range(np.uint64(pending.size)):
-        i = pending[m]
-        rare[n] = i
-        n += np.uint64((steps[i] == _NEVER) | (np.int32(words[i] >> _ACCEPTANCE_SHIFT) == leading[steps[i]]))
-    return int(n)
+def _look_up(words: U32, marks: U16, codes: U8, leading: I32, unsure: U32, pending: U32, rare: U32) -> tuple[int, int]:
+    """Of the unsure, list those that attempt 0 does not accept by its leading bits, and those where these tie."""
+    n, found = np.uint64(0), np.uint64(0)
+    for m in range(np.uint64(unsure.size)):
+        i = unsure[m]
+        is_never = marks[i] >= _NEVER_MARK
+        j = np.int32(marks[i] & _LEVEL)
+        step = _NEVER if is_never else np.uint32(abs(np.int32(codes[i]) - j))
+        margin = np.int32(words[i] >> _ACCEPTANCE_SHIFT) - leading[step]
+        pending[n] = i
+        n += np.uint64(margin >= 0)
+        rare[found] = i
+        found += np.uint64(is_never | (margin == 0))
+    return int(n), int(found)
 
 
 @compiled
@@ -157,7 +201,7 @@ def _retry_words(pending: U32, place: Place, key: Key, retries: U32) -> None:
 
 @compiled
 def _retry(
-    retries: U32, rounded: U8, leading: I32, levels: int, pending: U32, rare: U32, rare_count: int, codes: U8
+    retries: U32, marks: U16, leading: I32, levels: int, pending: U32, rare: U32, rare_count: int, codes: U8
 ) -> int:
     """Attempts 1 to 4 by their leading bits; what ties or is never accepted becomes rare."""
     mask = np.int32(proposal_mask(levels))
@@ -171,7 +215,7 @@ def _retry(
             p = still_open[m]
             i = pending[p]
             k = np.int32(np.int32(words[p]) & mask)
-            step = np.uint32(abs(k - np.int32(rounded[i]))) if k <= last else _NEVER
+            step = np.uint32(abs(k - np.int32(marks[i] & _LEVEL))) if k <= last else _NEVER
             margin = np.int32(words[p] >> _ACCEPTANCE_SHIFT) - leading[step]
             codes[i] = np.uint8(k)
             still_open[left] = p

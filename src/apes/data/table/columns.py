@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from apes.checks import positive
+from apes.checks import plain_text, positive
 from apes.data.scale import ROW_NORM
 from apes.data.table.cells import Place, quoted
 from apes.data.table.chunk import Chunk
@@ -32,6 +32,7 @@ class Number:
     high: float
 
     def __post_init__(self) -> None:
+        plain_text("the name of a column", self.name)
         said = f"got {self.low!r} and {self.high!r}"
         if not (self.low < self.high and np.isfinite([self.low, self.high, self.high - self.low]).all()):
             raise ParameterError(f"bounds of column {self.name!r} must be two numbers LOW < HIGH, {said}")
@@ -57,6 +58,7 @@ class Category:
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        plain_text("the name of a column", self.name)
         check_values(f"categories of column {self.name!r}", self.values, 1)
 
 
@@ -149,4 +151,4 @@ def check_values(name: str, values: tuple[str, ...], fewest: int) -> None:
     for value in values:
         if not isinstance(value, str) or not value or value != value.strip() or value in seen:
             raise ParameterError(f"{name} must be names that differ, none empty or with spaces around, got {value!r}")
-        seen.add(value)
+        seen.add(plain_text(name, value))

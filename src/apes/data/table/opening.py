@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from apes.data.partitions.files import is_partitioned
 from apes.data.table.arrays import ArrayTable, frame_columns
 from apes.data.table.chunk import Table
 from apes.data.table.csv_file import CsvTable
@@ -22,8 +23,11 @@ Source = str | Path | Mapping[str, Any] | Any
 
 
 def is_table(data: str) -> bool:
-    """Whether a text names a table rather than a known data set: a file that is there, or a name that ends like one."""
-    return data.lower().endswith(tuple(_FORMATS)) or Path(data).is_file()
+    """Whether a text names a table rather than a known data set.
+
+    That is a file or folder that is there, a pattern of names, or a name that ends like one.
+    """
+    return data.lower().endswith(tuple(_FORMATS)) or Path(data).is_file() or is_partitioned(data)
 
 
 def open_table(source: Source) -> Table:
@@ -34,6 +38,8 @@ def open_table(source: Source) -> Table:
     """
     if isinstance(source, str | Path):
         path = Path(source)
+        if is_partitioned(str(path)):
+            raise DataError(f"{path} is no file; tables of many files are opened by apes.Partitions, or trained on")
         if not path.is_file():
             raise DataError(f"there is no file {path}")
         if path.suffix.lower() not in _FORMATS:

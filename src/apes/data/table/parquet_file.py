@@ -1,6 +1,7 @@
 """Tables in Parquet files, with pyarrow (extra ``tables``), which is imported only where such a file is opened."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from apes.errors import DataError
 
 
 class ParquetTable:
-    """A Parquet file of plain columns."""
+    """A Parquet file of plain columns, or some of its rows, counted from 0."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rows: range | None = None) -> None:
         self._path, self.title = path, str(path)
         try:
             from pyarrow import ArrowException
@@ -22,25 +23,49 @@ class ParquetTable:
         self._errors = OSError, ArrowException
         self._unreadable_cells = ArrowException, ValueError, OverflowError
         try:
-            self._file: Any = ParquetFile(path)
+            # Where pages have a checksum, it is looked at: damage would else become numbers.
+            self._file: Any = ParquetFile(path, page_checksum_verification=True)
         except self._errors as error:
             raise self._unreadable(error) from None
         self.names = check_names(self.title, self._file.schema_arrow.names)
+        self._rows = range(self._file.metadata.num_rows) if rows is None else rows
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What the cells of each column are, in Parquet's words."""
+        return {field.name: str(field.type) for field in self._file.schema_arrow}
+
+    @property
+    def group_ends(self) -> list[int]:
+        """Where each row group ends, in rows: what a file is read by."""
+        metadata = self._file.metadata
+        return list(accumulate(metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)))
 
     def chunks(self, numbers: Sequence[str], texts: Sequence[str], progress: Progress | None = None) -> Iterator[Chunk]:
         """All rows in order; see `Table`."""
-        row, total = 1, self._file.metadata.num_rows
         try:
-            for batch in self._file.iter_batches(ROWS_AT_ONCE, columns=[*numbers, *texts]):
+            for row, batch in self._batches([*numbers, *texts]):
                 # Texts one by one: an array of whole numbers with a gap would come as rounded ones.
                 cells: dict[str, Cells] = {name: self._cells(_list, batch, name, row) for name in texts}
                 cells |= {name: self._cells(_array, batch, name, row) for name in numbers}
                 yield make_chunk(self.title, row, cells, numbers, texts)
-                row += batch.num_rows
                 if progress is not None:
-                    progress(row - 1, total)
+                    progress(row - 1 + batch.num_rows - self._rows.start, len(self._rows))
         except self._errors as error:
             raise self._unreadable(error) from None
+
+    def _batches(self, columns: list[str]) -> Iterator[tuple[int, Any]]:
+        """Some rows at a time, with the number of the first; of no more row groups than they are in."""
+        first, last, ends = self._rows.start, self._rows.stop, self.group_ends
+        groups = [at for at, end in enumerate(ends) if end > first and (ends[at - 1] if at else 0) < last]
+        start = ends[groups[0] - 1] if groups and groups[0] else 0
+        for batch in self._file.iter_batches(ROWS_AT_ONCE, row_groups=groups, columns=columns):
+            low, high = max(first - start, 0), min(last - start, batch.num_rows)
+            if low < high:
+                yield start + low + 1, batch.slice(low, high - low)
+            start += batch.num_rows
+            if start >= last:
+                return
 
     def _cells(self, read: Callable[[Any], Cells], batch: Any, name: str, row: int) -> Cells:
         """Cells of a column; a text that is not UTF-8, or a time that Python does not know, is named by its row."""

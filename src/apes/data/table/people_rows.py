@@ -1,6 +1,8 @@
 """Rows of persons: whose each is, how many of them count, who trains and who judges."""
 
 import hashlib
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,7 @@ from apes.data.table.reading import Reading
 from apes.data.table.rows import read_rows
 from apes.data.table.schema import Schema
 from apes.errors import ParameterError
-from apes.mathematics.arrays import F32, F64, I64, Bools
+from apes.mathematics.arrays import F32, F64, I64, U64
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,14 @@ class TableFacts:
         left_out: Rows beyond the first ``max_rows`` of a person.
         users: People who train.
         test_users: People whose rows judge the model.
-        clipped: Share of cells that lay outside the bounds, by column, where any did.
+        clipped: Share of cells that lay outside the bounds, by column, where any did; None if nobody looked.
     """
 
     rows: int
     left_out: int
     users: int
     test_users: int
-    clipped: dict[str, float]
+    clipped: dict[str, float] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +75,16 @@ def read_people(source: Source, reading: Reading, progress: Progress | None = No
 def read_people_of(table: Table, reading: Reading, progress: Progress | None = None) -> PeopleRows:
     """Read a table of people that is open; see `read_people`."""
     rows = read_rows(table, reading, progress)
-    names, person = np.unique(np.array(rows.users, dtype=object), return_inverse=True)
+    names, person = persons_of(rows.users)
     budgets = None
     if rows.budgets is not None:
-        budgets = _own_budgets(rows.budgets, names, person, Place(table.title, reading.budget or ""))
-    order, counts = _first_rows(person, reading.max_rows)
-    is_test = _is_test(names, reading)
+        budgets = own_budgets(rows.budgets, names, person, Place(table.title, reading.budget or ""))
+    order, counts = first_rows(person, reading.max_rows)
+    is_test = judging_draws(names, reading.seed) < judging_limit(reading)
+    check_training(is_test.size, int(is_test.sum()), reading)
     judging = np.repeat(is_test, counts)
     train, test = order[~judging], order[judging]
-    shares = {name: count / person.size for name, count in rows.clipped.items() if count}
+    shares = clipped_shares(rows.clipped, person.size)
     users = int((~is_test).sum())
     return PeopleRows(
         rows.schema,
@@ -96,14 +99,26 @@ def read_people_of(table: Table, reading: Reading, progress: Progress | None = N
     )
 
 
-def _first_rows(person: I64, max_rows: int) -> tuple[I64, I64]:
+def clipped_shares(clipped: Mapping[str, int], rows: int) -> dict[str, float]:
+    """Share of cells that lay outside the bounds, by column, where any did."""
+    return {name: count / rows for name, count in clipped.items() if count}
+
+
+def persons_of(users: Sequence[str]) -> tuple[NDArray[Any], I64]:
+    """The different ids in order, and for every row the place of its own among them."""
+    names = sorted(set(users))
+    place = {name: at for at, name in enumerate(names)}
+    return np.array(names, dtype=object), np.fromiter(map(place.__getitem__, users), dtype=np.int64, count=len(users))
+
+
+def first_rows(person: I64, max_rows: int) -> tuple[I64, I64]:
     """The first rows of every person, person after person in the table's order; and how many each has."""
     order, counts = np.argsort(person, kind="stable"), np.bincount(person)
     place = np.arange(person.size) - np.repeat(np.cumsum(counts) - counts, counts)
     return order[place < max_rows], np.minimum(counts, max_rows)
 
 
-def _own_budgets(by_row: F64, names: NDArray[Any], person: I64, place: Place) -> F64:
+def own_budgets(by_row: F64, names: NDArray[Any], person: I64, place: Place) -> F64:
     """The budget of every person, who must have one."""
     first = np.unique(person, return_index=True)[1]
     own = by_row[first]
@@ -116,12 +131,20 @@ def _own_budgets(by_row: F64, names: NDArray[Any], person: I64, place: Place) ->
     return own
 
 
-def _is_test(names: NDArray[Any], reading: Reading) -> Bools:
-    """Who judges: by a keyed hash of the own id, so that it depends on nobody else's rows, nor on their order."""
-    key, limit = reading.seed.to_bytes(8, "little"), reading.test_share * 2.0**64
+def judging_draws(names: NDArray[Any], seed: int) -> U64:
+    """What decides who judges: a keyed hash of the own id, which nobody else's rows change, nor their order."""
+    key = seed.to_bytes(8, "little")
     ids = (name.encode(errors="surrogatepass") for name in names)
     digests = (hashlib.blake2b(own, key=key, digest_size=8, person=b"apes test").digest() for own in ids)
-    found = np.fromiter((int.from_bytes(digest) < limit for digest in digests), dtype=bool, count=names.size)
-    if found.all():
-        raise ParameterError(f"test_share must leave somebody to train, got {reading.test_share!r} of {names.size}")
-    return found
+    return np.fromiter(map(int.from_bytes, digests), dtype=np.uint64, count=names.size)
+
+
+def judging_limit(reading: Reading) -> np.uint64:
+    """Whose draw is below it judges."""
+    return np.uint64(math.ceil(reading.test_share * 2.0**64))
+
+
+def check_training(people: int, judging: int, reading: Reading) -> None:
+    """Raise unless somebody trains."""
+    if judging == people:
+        raise ParameterError(f"test_share must leave somebody to train, got {reading.test_share!r} of {people}")

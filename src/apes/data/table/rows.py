@@ -1,6 +1,6 @@
 """Rows of a table, encoded by what is public; as many as there are, in the table's order."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,14 +50,16 @@ def read_rows(table: Table, reading: Reading, progress: Progress | None = None) 
         (texts if reading.levels else numbers).append(reading.budget)
     encoder, budgets, labels = _Encoder(columns, table.title), [], []
     words: dict[str, list[str]] = {reading.user: [], reading.label: []}
+    first_row = None
     for chunk in table.chunks(numbers, [reading.user, *texts], progress):
         encoder.add(chunk)
+        first_row = chunk.first_row if first_row is None else first_row
         for name in words.keys() & chunk.texts.keys():
             words[name] += chunk.texts[name]
         if reading.task == REGRESSION:
             labels.append(chunk.number(reading.label))
         if reading.budget is not None:
-            budgets.append(_budgets(chunk, reading, table.title))
+            budgets.append(row_budgets(chunk, reading, table.title))
     features, clipped = encoder.features(), encoder.clipped
     found: NDArray[Any]
     if reading.task == REGRESSION:
@@ -65,8 +67,9 @@ def read_rows(table: Table, reading: Reading, progress: Progress | None = None) 
         found, outside = _targets(np.concatenate(labels), reading.number(reading.label))
         clipped |= {reading.label: outside}
     else:
-        schema = reading.schema(columns, _classes(words[reading.label], reading.classes))
-        found = positions(words[reading.label], schema.classes, Place(table.title, reading.label), "classes")
+        schema = reading.schema(columns, class_names(words[reading.label], reading.classes))
+        place = Place(table.title, reading.label, first_row or 1)
+        found = positions(words[reading.label], schema.classes, place, "classes")
     return Rows(features, found, words[reading.user], np.concatenate(budgets) if budgets else None, clipped, schema)
 
 
@@ -143,7 +146,7 @@ class _Encoder:
         return dict(zip(self._columns.names[0], self._clipped.tolist(), strict=True))
 
 
-def _budgets(chunk: Chunk, reading: Reading, title: str) -> F64:
+def row_budgets(chunk: Chunk, reading: Reading, title: str) -> F64:
     """Local budgets of some rows, in (0, inf)."""
     name = reading.budget or ""
     place = Place(title, name, chunk.first_row)
@@ -157,7 +160,7 @@ def _budgets(chunk: Chunk, reading: Reading, title: str) -> F64:
     return budgets
 
 
-def _classes(labels: Sequence[str], given: Sequence[str] | None) -> tuple[str, ...]:
+def class_names(labels: Iterable[str], given: Sequence[str] | None) -> tuple[str, ...]:
     """The classes that were given, or those that are found: by number if all are whole numbers, else as texts."""
     if given is not None:
         return tuple(str(name) for name in given)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.checks import one_of, positive
+from apes.checks import one_of, plain_text, positive
 from apes.data.table.columns import Category, Columns, Number, check_values
 from apes.errors import DataError, ParameterError
 
@@ -42,11 +42,13 @@ class Schema:
 
     def __post_init__(self) -> None:
         one_of("task", self.task, TASKS)
+        plain_text("label", self.label)
         if self.task == CLASSIFICATION:
             check_values("classes", self.classes, 2)
         if (self.target is None) == (self.task == REGRESSION):
             raise ParameterError(f"target must be given for regression and for nothing else, got {self.target!r}")
         for name, budget in self.budget_levels:
+            plain_text("the name of a budget level", name)
             positive(f"budget level {name!r}", budget)
 
     def class_values(self) -> NDArray[Any]:

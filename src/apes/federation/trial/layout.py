@@ -43,6 +43,10 @@ class Layout:
         """Folder of a device or silo, numbered from 1."""
         return self.folder / "devices" / f"{number:04d}"
 
+    def vault(self, number: int) -> Path:
+        """Folder of the vault of a device or silo."""
+        return self.device(number) / "vault"
+
     def federation(self) -> Federation:
         """Read what the trial consists of."""
         return read_settings(self.settings, Federation)

@@ -2,63 +2,47 @@
 
 from pathlib import Path
 
+from apes.federation.device_accounts import DeviceAccounts
+from apes.federation.superlink import FLOWER, SUPERLINK, SuperLinkSettings
 from apes.storage.files import write_bytes
 
 FLWR = "flwr.sh"
-"""Name of a script that runs Flower's command line with a connection ``here``: to the federation's SuperLink."""
+"""Name of a script that runs Flower's command line with a connection ``here``: to the SuperLink's local door."""
 
 _HEAD = """#!/bin/sh
 # Made by `apes federation`. `apes`, `flwr` and `flower-...` must be on the PATH.
 cd "$(dirname "$0")" || exit 1
 """
-# Flower neither phones home nor installs anything, keeps its state here, and looks for work often.
-_FLOWER = """export FLWR_TELEMETRY_ENABLED=0
-export FLWR_DISABLE_UPDATE_CHECK=1
-export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
-export FLWR_SUPEREXEC_TASK_POLL_INTERVAL=0.1
-export FLWR_HOME="$PWD/flwr"
-"""
+_FLOWER = "".join(f"export {name}={value}\n" for name, value in FLOWER.items()) + 'export FLWR_HOME="$PWD/flwr"\n'
 _COMMAND_LINE = r"""mkdir -p flwr
-printf '[superlink.here]\naddress = "%s"\nroot-certificates = "%s"\n' \
-  {host}:{port} "$PWD/authority.pem" > flwr/config.toml
+printf '[superlink.here]\naddress = "%s"\nroot-certificates = "%s"\n' {control} "$PWD/authority.pem" > flwr/config.toml
 exec flwr "$@"
 """
-# TLS, and only nodes whose keys are registered.
-_SUPERLINK = r"""exec flower-superlink --host {host} --port {port} \
-  --ssl-certfile tls.pem --ssl-keyfile tls.key --ssl-ca-certfile "$PWD/authority.pem" \
-  --enable-supernode-auth --database state.db \
-  --isolation subprocess --disable-runtime-dependency-installation
-"""
-_REGISTER = rf"""for key in nodes/*.pub; do
-  ./{FLWR} supernode register "$key" here --name "$(basename "$key" .pub)"
-done
-"""
-# The SuperLink starts the analyzer, and the couriers with it.
+# The SuperLink starts the analyzer.
 _ANALYZER = rf"""exec ./{FLWR} run app here --stream -c "settings=\"$PWD/analyzer.json\""
 """
-# The courier knows where the vault's socket is, and nothing else.
-_SUPERNODE = r"""exec flower-supernode --superlink {superlink} \
-  --root-certificates "$PWD/authority.pem" --auth-supernode-private-key node.key \
-  --host 127.0.0.1 --port {port} --isolation subprocess \
-  --node-config "vault=\"$PWD/vault.sock\""
-"""
+# Compiled loops are kept at home.
+_AS_WHOM = 'env HOME="$PWD" setpriv --reuid={user} --regid={group} --clear-groups --no-new-privs '
 
 
-def write_server_scripts(folder: Path, superlink: tuple[str, int]) -> None:
+def write_server_scripts(folder: Path, superlink: SuperLinkSettings) -> None:
     """Write what starts shuffler, SuperLink and analyzer, into the folder of each."""
-    host, port = superlink
     _write(folder / "shuffler" / "start.sh", "exec apes shuffler shuffler.json\n")
-    _write(folder / "superlink" / "start.sh", _FLOWER + _SUPERLINK.format(host=host, port=port))
-    _write(folder / "superlink" / "register.sh", _REGISTER)
+    _write(folder / "superlink" / "start.sh", f"exec apes superlink {SUPERLINK}\n")
+    _write(folder / "superlink" / "register.sh", "exec apes federation register .\n")
     _write(folder / "analyzer" / "start.sh", _ANALYZER)
     for caller in ("superlink", "analyzer"):
-        _write(folder / caller / FLWR, _FLOWER + _COMMAND_LINE.format(host=host, port=port))
+        _write(folder / caller / FLWR, _FLOWER + _COMMAND_LINE.format(control=superlink.control))
 
 
-def write_device_scripts(folder: Path, superlink: str, node_port: int) -> None:
-    """Write what starts the vault and the SuperNode of a device or silo; the SuperLink as host and port."""
-    _write(folder / "start-vault.sh", "exec apes vault vault.json\n")
-    _write(folder / "start-supernode.sh", _FLOWER + _SUPERNODE.format(superlink=superlink, port=node_port))
+def write_device_scripts(folder: Path, accounts: DeviceAccounts | None = None) -> None:
+    """Write what starts the vault and the courier of a device or silo; root starts those with accounts of their own."""
+    for name in ("vault", "courier"):
+        as_whom = ""
+        if accounts is not None:
+            account = {"vault": accounts.vault, "courier": accounts.courier}[name]
+            as_whom = _AS_WHOM.format(user=account.user, group=account.group)
+        _write(folder / f"start-{name}.sh", f"cd {name} || exit 1\nexec {as_whom}apes {name} {name}.json\n")
 
 
 def _write(path: Path, body: str) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from apes.checks import whole
-from apes.federation.parties import Consent, Servers, Task, admit, invite, join, new_folder
+from apes.federation.admission import admit
+from apes.federation.card import Card
+from apes.federation.invitation import read_invitation
+from apes.federation.parties import Consent, Servers, Task, invite, join, new_folder
 from apes.federation.subject import Subject
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, Federation, Layout, free_ports
@@ -38,6 +41,8 @@ def set_up(
     *,
     model: str | None = None,
     smallest_cohort: int | None = None,
+    largest_card: int | None = None,
+    colluding: int | None = None,
     round_seconds: float = 600.0,
     keep_sealed: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -45,24 +50,28 @@ def set_up(
     """Make the folder of a trial federation, which must not exist yet; it appears whole, or not at all.
 
     The people are spread over the vaults, in [1, users]; they train ``model``, an installed one, or the subject's. By
-    default the smallest cohort is half of the users, at least 2. ``progress`` is called with the users that are done,
-    and all.
+    default the largest card is that of the largest vault, as many may collude, and the smallest cohort is half of the
+    others, at least 2. ``progress`` is called with the users that are done, and all.
     """
     users = people.budgets.size
     whole("vaults", vaults, 1, users)
-    ports = free_ports(2 + vaults)
-    servers = Servers((HOST, ports[0]), (HOST, ports[1]), vaults, round_seconds, keep_sealed)
-    cohort = max(2, users // 2) if smallest_cohort is None else smallest_cohort
-    limits = Limits(float(people.budgets.min()), float(people.budgets.max()), cohort)
-    task = task_of(plan, subject, limits, model)
+    ports = free_ports(3)
+    servers = Servers((HOST, ports[0]), (HOST, ports[1]), vaults, round_seconds, keep_sealed, ports[2])
     edges = np.linspace(0, users, vaults + 1).astype(int).tolist()
+    most = int(np.diff(edges).max()) if largest_card is None else largest_card
+    limits = Limits(float(people.budgets.min()), float(people.budgets.max()), 1, most, colluding)
+    cohort = max(2, (users - limits.distrusted) // 2) if smallest_cohort is None else smallest_cohort
+    limits = replace(limits, smallest_cohort=cohort)
+    limits.check_enrolled(users)
+    task = task_of(plan, subject, limits, model)
     with new_folder(folder) as part:
-        layout, run, cards = Layout(part), invite(part, task, servers).run, []
+        layout, run, cards = Layout(part), invite(part, task, servers).run, dict[Card, str]()
+        received = read_invitation(layout.invitation)
         for number in range(1, vaults + 1):
             block = people.block(edges[number - 1], edges[number])
             arrays = {name: getattr(block, name) for name in ARRAYS}
-            place = layout.device(number), layout.invitation
-            cards.append(join(*place, arrays, Consent(model, node_port=ports[1 + number])))
+            card = join(layout.device(number), received, arrays, Consent(model))
+            cards[card] = f"the card of {layout.device(number)}"
             progress(edges[number], users)
         admit(part, cards)
         federation = Federation(run, vaults, users, plan.terms.rounds, ports[0], ports[1])

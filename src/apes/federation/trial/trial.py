@@ -2,33 +2,38 @@
 
 import contextlib
 import json
+import os
+import signal
 import socket
 import ssl
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 
 import httpx
 import psutil
 
 from apes.errors import ApesError
+from apes.federation.registration import register
+from apes.federation.superlink import SUPERLINK, SuperLinkSettings
 from apes.federation.trial.layout import HOST, Layout
 from apes.federation.trial.processes import Processes, environment, is_running
 from apes.federation.trial.scripts import FLWR
-from apes.storage.files import write_bytes
+from apes.storage.locks import lock
+from apes.storage.settings import read_settings
 from apes.training.run import RoundMetrics
 
 # A silo of many budgets takes a dozen certificates, and ten may start at once.
 _SECONDS_TO_START = 180.0
-# A SuperNode that died is not let in again before the SuperLink has missed two heartbeats of 30 seconds.
-_SECONDS_TO_JOIN = 100.0
-_SECONDS_BEFORE_JOINING_AGAIN = 3.0
-# What Flower calls it, in the SuperNode's log.
-_NOT_YET = "2004"
-# Asking Flower costs a second of a processor, so a run that goes on is left alone for long.
-_SECONDS_BETWEEN_LOOKS = 30.0
-_SECONDS_BETWEEN_LOOKS_WITHOUT_ANALYZER = 2.0
+# What a courier logs once the SuperLink has let it in.
+_SIGNED_ON = '"event": "courier"'
+# Asking Flower costs a second of a processor: only while the analyzer is not there yet, or not any more. Why it ended,
+# Flower knows at once or, if it was killed, after a minute.
+_SECONDS_BETWEEN_LOOKS = 10.0
+_SECONDS_TO_TELL_WHY = 5.0
 
 
 class FederationError(ApesError):
@@ -44,9 +49,30 @@ class Trial:
         self.processes = Processes(self.layout.processes, self.layout.logs)
         numbers = range(1, self.federation.vaults + 1)
         self.vaults = [f"vault-{number:04d}" for number in numbers]
-        self.nodes = [f"node-{number:04d}" for number in numbers]
+        self.nodes = [f"courier-{number:04d}" for number in numbers]
         self._run = self.layout.analyzer / "run"
         self.summary = self._run / "summary.json"
+        self._analyzer_pid = self._run / "analyzer.pid"
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Be the only one who runs this trial; stop what an earlier one left first, and at the end whatever runs.
+
+        A signal to terminate ends the block too.
+        """
+        held = lock(self.layout.settings)
+        before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)}
+        try:
+            self.down()
+            yield
+        finally:
+            # Whoever asks again while we are stopping is as good as heard.
+            for number in before:
+                signal.signal(number, signal.SIG_IGN)
+            self.down()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(held)
 
     def start(self, names: list[str]) -> None:
         """Start parties side by side and wait until each is ready."""
@@ -57,21 +83,14 @@ class Trial:
             self._await(name, offsets[name])
 
     def register_nodes(self) -> None:
-        """Tell the SuperLink which SuperNodes may join; once is enough."""
-        marker = self.layout.superlink / "registered"
-        if marker.exists():
-            return
-        for key in sorted((self.layout.superlink / "nodes").glob("*.pub")):
-            answer = self.flwr("supernode", "register", str(key), "here", "--name", key.stem)
-            # A key that an interrupted start registered before is as good.
-            if not answer.get("success") and "already in use" not in json.dumps(answer):
-                raise FederationError(f"the SuperLink does not register {key}: {answer}")
-        write_bytes(marker, b"yes\n")
+        """See to it that the SuperLink knows which nodes may join."""
+        settings = read_settings(self.layout.superlink / SUPERLINK, SuperLinkSettings)
+        register(self.layout.superlink, settings.control)
 
     def submit(self) -> str:
-        """Start the analyzer and the couriers on Flower; return Flower's number of the run."""
+        """Start the analyzer on Flower; return Flower's number of the run."""
         settings = json.dumps(str(self.layout.analyzer / "analyzer.json"))
-        (self._run / "analyzer.pid").unlink(missing_ok=True)
+        self._analyzer_pid.unlink(missing_ok=True)
         answer = self.flwr("run", str(self.layout.analyzer / "app"), "here", "-c", f"settings={settings}")
         if not answer.get("success"):
             raise FederationError(f"Flower does not start the run: {answer}")
@@ -89,15 +108,15 @@ class Trial:
             is_over = self.summary.exists()
             for entry in self.metrics()[seen:]:
                 show(entry)
-                seen, looked = seen + 1, time.monotonic()
+                seen += 1
             if is_over:
                 return
-            for name in {"shuffler", "superlink"} - self.processes.all().keys():
-                raise FederationError(f"{name} is gone; {self._tail(name)}")
-            pause = _SECONDS_BETWEEN_LOOKS if self._analyzer_runs() else _SECONDS_BETWEEN_LOOKS_WITHOUT_ANALYZER
-            if time.monotonic() > looked + pause:
+            self._check_parties()
+            if not self._analyzer_pid.exists() and time.monotonic() > looked + _SECONDS_BETWEEN_LOOKS:
                 self._check_run(run)
                 looked = time.monotonic()
+            if not self._analyzer_runs():
+                self._explain_end(run)
             time.sleep(0.2)
 
     def down(self) -> list[str]:
@@ -107,9 +126,9 @@ class Trial:
         for name, program in (("analyzer", "flwr-serverapp"), ("superexec", "flower-superexec")):
             self.processes.adopt(name, program, authority)
         running = list(self.processes.all())
-        # The analyzer goes first, lest it close a round with the few who are still there; SuperNodes sign off at the
+        # The analyzer goes first, lest it close a round with the few who are still there; couriers sign off at the
         # SuperLink, so they go before it.
-        for kind in ("analyzer", "node", "superlink", ""):
+        for kind in ("analyzer", "courier", "superlink", ""):
             self.processes.stop([name for name in self.processes.all() if name.startswith(kind)])
         return [name for name in running if not name.startswith("superexec")]
 
@@ -123,13 +142,30 @@ class Trial:
             said = (done.stderr or done.stdout).strip()[-500:]
             raise FederationError(f"flwr {arguments[0]} failed: {said}") from None
 
+    def _check_parties(self) -> None:
+        """Raise unless everybody is there without whom no round comes to its end."""
+        living = self.processes.all().keys()
+        for name in {"shuffler", "superlink"} - living:
+            raise FederationError(f"{name} is gone; {self._tail(name)}")
+        for kind, names in (("vaults", self.vaults), ("couriers", self.nodes)):
+            if living.isdisjoint(names):
+                raise FederationError(f"all {kind} are gone; {self._tail(names[0])}")
+
     def _analyzer_runs(self) -> bool:
         """Whether the analyzer is there, or may still be on its way."""
-        file = self._run / "analyzer.pid"
         try:
+            file = self._analyzer_pid
             return not file.exists() or is_running(psutil.Process(int(file.read_text())))
         except psutil.NoSuchProcess:
             return False
+
+    def _explain_end(self, run: str) -> None:
+        """Raise with what Flower knows about the end of the analyzer, unless it came to the end of its work."""
+        end = time.monotonic() + _SECONDS_TO_TELL_WHY
+        while not self.summary.exists():
+            self._check_run(run)
+            if time.monotonic() > end:
+                raise FederationError(f"the analyzer is gone; start again to go on; {self._tail('superlink')}")
 
     def _check_run(self, run: str) -> None:
         runs = self.flwr("list", "here").get("runs")
@@ -141,26 +177,22 @@ class Trial:
         kind, _, number = name.partition("-")
         if kind in ("shuffler", "superlink"):
             return self.layout.folder / kind / "start.sh"
-        return self.layout.device(int(number)) / {"vault": "start-vault.sh", "node": "start-supernode.sh"}[kind]
+        return self.layout.device(int(number)) / f"start-{kind}.sh"
 
     def _await(self, name: str, log_offset: int) -> None:
         kind, _, number = name.partition("-")
         checks: dict[str, Callable[[], bool]] = {
             "shuffler": lambda: self._is_healthy(self.federation.shuffler_port),
             "superlink": lambda: self._is_healthy(self.federation.superlink_port),
-            "vault": lambda: _accepts(self.layout.device(int(number)) / "vault.sock"),
-            "node": lambda: "SuperNode ID:" in self._log(name)[log_offset:],
+            "vault": lambda: _accepts(self.layout.device(int(number)) / "socket" / "vault.sock"),
+            "courier": lambda: _SIGNED_ON in self._log(name)[log_offset:],
         }
-        end = time.monotonic() + (_SECONDS_TO_JOIN if kind == "node" else _SECONDS_TO_START)
+        end = time.monotonic() + _SECONDS_TO_START
         while not checks[kind]():
             if time.monotonic() > end:
                 raise FederationError(f"{name} is not ready; {self._tail(name)}")
             if name not in self.processes.all():
-                if kind != "node" or _NOT_YET not in self._log(name)[log_offset:]:
-                    raise FederationError(f"{name} stopped; {self._tail(name)}")
-                time.sleep(_SECONDS_BEFORE_JOINING_AGAIN)
-                log_offset = len(self._log(name))
-                self.processes.start(name, self._script(name))
+                raise FederationError(f"{name} stopped; {self._tail(name)}")
             time.sleep(0.1)
 
     def _is_healthy(self, port: int) -> bool:
@@ -177,6 +209,11 @@ class Trial:
     def _tail(self, name: str) -> str:
         lines = [line for line in self._log(name).splitlines() if line.strip()][-5:]
         return f"its log, {self.processes.log(name)}, ends: {' | '.join(lines)}"
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End by way of the blocks that clean up."""
+    sys.exit(128 + number)
 
 
 def _accepts(path: Path) -> bool:

@@ -1,29 +1,35 @@
 """A vault from its folder: settings, accepted terms, data, keys; and what its users have spent and may still spend."""
 
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
-from apes.checks import hex_names
+from apes.checks import hex_names, plain_text, positive, truth
 from apes.errors import ApesError, DataError, ParameterError
 from apes.features.feature_map import mapped
 from apes.federation.agreed_model import own_model
 from apes.federation.installed import check_package
 from apes.federation.terms import FederationTerms
+from apes.federation.vault.accounts import Account, check_apart
 from apes.federation.vault.charges import Grant, central_cost, local_epsilon
 from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger, read_ledger
 from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.model import Discreet, check_fit
+from apes.federation.vault.pace import LONGEST, public_seconds
 from apes.federation.vault.socket import VaultSocket
 from apes.federation.vault.vault import Vault, charges_of
+from apes.federation.vault.warm_up import warm_up
+from apes.federation.vault.witness import ID_BYTES, Witness
 from apes.models.model import Model
 from apes.population import People
 from apes.storage.arrays import read_arrays
+from apes.storage.json_logs import log
 from apes.storage.settings import read_settings
 from apes.wire.envelope import RUN_BYTES
 
@@ -31,7 +37,7 @@ ARRAYS = ("features", "labels", "offsets", "budgets")
 """What a vault holds of its users, besides their allowances."""
 KEY_BYTES = 32
 VAULT = "vault.json"
-"""Name of a vault's settings in the folder of a device or silo."""
+"""Name of a vault's settings."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +46,36 @@ class VaultSettings:
 
     runs: tuple[str, ...]  # 32 hexadecimal digits each
     shuffler_key: str  # X25519 public key that reports are sealed to, 64 hexadecimal digits
+    analyzer_key: str  # Ed25519 public key of the analyzer whose announcements are answered, 64 hexadecimal digits
     terms: str = "terms.json"
     data: str = "data.npz"  # `ARRAYS` and ``allowances``
     keys: str = "keys.bin"  # the users' signing keys, 32 bytes each
     ledger: str = "ledger.sqlite"  # vaults of the same people, in the same order, may share one
-    socket: str = "vault.sock"  # where a courier asks
-    socket_mode: str = "600"  # its permissions, in octal
+    socket: str = "../socket/vault.sock"  # where a courier asks
+    courier: str | None = None  # account that may ask and must not read, by name or number; not the vault's
+    one_account: bool = False  # for trials: vault and courier are the same account's
     lifetime_epsilon: float | None = None  # largest central epsilon of all that ever leaves for a user, or None
     lifetime_delta: float = Lifetime.delta  # that it holds up to
     model: str | None = None  # ``module:attribute`` that the owner installed and allows; None for those built in
+    ledger_id: str = field(kw_only=True)  # the vault's name in its ledger, 32 hexadecimal digits, made with the folder
+    witness: str = "witness.json"  # the ledger's last answer when one left
+    # From a request to its answer, in (0, 3600]; None: by dimensions and users alone. Never chosen by the data.
+    answer_seconds: float | None = None
 
     def __post_init__(self) -> None:
         hex_names("runs", self.runs, RUN_BYTES)
         hex_names("shuffler_key", (self.shuffler_key,), KEY_BYTES)
-        if len(self.socket_mode) != 3 or not set(self.socket_mode) <= set("01234567"):
-            raise ParameterError(f"socket_mode must be three octal digits, got {self.socket_mode!r}")
+        hex_names("analyzer_key", (self.analyzer_key,), KEY_BYTES)
+        truth("one_account", self.one_account)
+        if not isinstance(self.courier, str | None):
+            raise ParameterError(f"courier must be a text or null, got {self.courier!r}")
+        for name in ("terms", "data", "keys", "ledger", "socket", "witness"):
+            plain_text(name, getattr(self, name))
         if self.model is not None:
             check_package("model", self.model)
+        hex_names("ledger_id", (self.ledger_id,), ID_BYTES)
+        if self.answer_seconds is not None:
+            positive("answer_seconds", self.answer_seconds, LONGEST)
         self.lifetime  # noqa: B018 - checks it
 
     @property
@@ -67,12 +86,38 @@ class VaultSettings:
 
 def open_vault(file: Path) -> VaultSocket:
     """Open the vault that a settings file describes, ready to serve."""
+    courier = _asking_account(file)
     (settings, terms, holdings), folder = read_vault(file), file.parent
     model = _fitting_model(file, settings, terms, holdings)
     shuffler = X25519PublicKey.from_public_bytes(bytes.fromhex(settings.shuffler_key))
-    ledger = VaultLedger(folder / settings.ledger, holdings.population.budgets.size, settings.lifetime)
-    vault = Vault(terms, settings.runs, holdings, shuffler, ledger, model)
-    return VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, int(settings.socket_mode, 8))
+    users, witness = holdings.population.budgets.size, Witness(folder / settings.witness, settings.ledger_id)
+    ledger = VaultLedger(folder / settings.ledger, users, settings.lifetime, witness)
+    analyzer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(settings.analyzer_key))
+    warm_up(terms, holdings, model)
+    vault = Vault(terms, settings.runs, holdings, shuffler, analyzer, ledger, model)
+    seconds = settings.answer_seconds or public_seconds(terms.dimensions, users)
+    served = VaultSocket(folder / settings.socket, vault, 4 * terms.dimensions, seconds, courier)
+    if courier is None:
+        log("vault", accounts="one", message="a trial: whoever takes over the courier can read the data")
+    else:
+        log("vault", accounts="apart", courier=settings.courier)
+    return served
+
+
+def _asking_account(file: Path) -> int | None:
+    """Number of the account that may ask, once it is sure that it cannot read; None in a trial."""
+    settings, folder = read_settings(file, VaultSettings), file.parent
+    if settings.one_account:
+        return None
+    if settings.courier is None:
+        raise DataError(f"{file} names no account for the courier, and is no trial with one_account")
+    courier = Account.find(settings.courier)
+    check_apart(courier, [file, *(folder / name for name in (settings.data, settings.keys, settings.ledger))])
+    owner = file.stat().st_uid
+    if os.geteuid() != owner:
+        # What it makes would be another account's, and the vault's own could not open it afterwards.
+        raise DataError(f"{file} belongs to account number {owner}: start the vault under it, with start-vault.sh")
+    return courier.user
 
 
 def check_vault(file: Path) -> None:
@@ -143,10 +188,12 @@ class UserAccount:
 
 
 def read_accounts(folder: Path) -> list[UserAccount]:
-    """Read the accounts of the users of a device or silo; nothing is changed, and its vault may be running."""
+    """Read the accounts of a vault's users, by its folder or that of its device; the vault may be running."""
+    folder = folder / "vault" if (folder / "vault").is_dir() else folder
     settings, terms, holdings = read_vault(folder / VAULT)
     budgets, allowances = holdings.population.budgets.tolist(), holdings.allowances.tolist()
-    spending, lifetime = read_ledger(folder / settings.ledger, len(budgets), settings.lifetime)
+    witness = Witness(folder / settings.witness, settings.ledger_id)
+    spending, lifetime = read_ledger(folder / settings.ledger, len(budgets), settings.lifetime, witness)
     charges, limit, accounts = charges_of(terms, holdings, lifetime), lifetime.limit, []
     for budget, allowance, rounds, charge in zip(budgets, allowances, spending, charges, strict=True):
         left, cost = Grant(math.inf, limit).rounds_left(rounds, charge), central_cost(rounds)

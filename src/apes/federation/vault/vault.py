@@ -6,16 +6,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from numpy.typing import NDArray
 
+from apes.errors import ProtocolError
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.charges import Charge, Grant
 from apes.federation.vault.holdings import Holdings
-from apes.federation.vault.ledger import VaultLedger
+from apes.federation.vault.ledger import Answer, VaultLedger
 from apes.federation.vault.lifetime import Lifetime
+from apes.federation.vault.witness import LedgerLost
 from apes.mathematics.randomness import SystemSource
 from apes.models.model import Model
+from apes.wire.announcement import Announcement, Unsigned, parse_announcement
 from apes.wire.envelope import Binding, seal
 from apes.wire.frames import framed
 from apes.wire.packing import packed
@@ -28,6 +32,7 @@ class VaultRefusal(StrEnum):
     TERMS = "terms"
     RUN = "run"
     ROUND = "round"
+    ANNOUNCEMENT = "announcement"
     PAST = "past"
     WEIGHTS = "weights"
     ALLOWANCE = "allowance"
@@ -45,11 +50,9 @@ class VaultRefused(Exception):  # noqa: N818 - an answer, not a failure of ours
 
 @dataclass(frozen=True)
 class Request:
-    """The only request there is: a sealed report for this round on these weights."""
+    """The only request there is: a sealed report on an announced round."""
 
-    run: str  # in hexadecimal
-    round: int  # from 1
-    terms: str  # their digest, in hexadecimal
+    announcement: bytes  # signed (`apes.wire.announcement`)
     weights: bytes  # little-endian float32 numbers
 
 
@@ -62,10 +65,11 @@ def charges_of(terms: FederationTerms, holdings: Holdings, lifetime: Lifetime) -
 
 @dataclass(eq=False)
 class Vault:
-    """Answers requests under the terms that its owner accepted.
+    """Answers the analyzer's announcements under the terms that its owner accepted, in increasing order of rounds.
 
     Guarantee:
-        For every user, run and round at most one report ever leaves; what it costs is on the disk before it leaves;
+        For every user, run and round at most one report ever leaves, on one announcement, which the analyzer signed and
+        which the report is bound to; what it costs is on the disk before it leaves;
         nobody's spending exceeds their allowance, nor, centrally, the limit of the ledger, whatever other vaults share
         it, as long as the shuffler keeps to what was agreed. Nothing but sealed reports and words of `VaultRefusal`
         comes out.
@@ -75,6 +79,7 @@ class Vault:
     runs: tuple[str, ...]  # in hexadecimal
     holdings: Holdings
     shuffler: X25519PublicKey  # whom reports are sealed to
+    analyzer: Ed25519PublicKey  # whose announcements are answered
     ledger: VaultLedger  # what was answered and spent
     model: Model  # the owner's own, that the terms are about (`apes.federation.vault.model`)
 
@@ -85,35 +90,55 @@ class Vault:
 
     def answer(self, request: Request) -> bytes:
         """Return the sealed reports of this round, framed: fresh ones once, the same ones ever after."""
-        if request.terms != self._digest:
-            raise VaultRefused(VaultRefusal.TERMS)
-        if request.run not in self.runs:
-            raise VaultRefused(VaultRefusal.RUN)
-        if not 1 <= request.round <= self.terms.rounds:
-            raise VaultRefused(VaultRefusal.ROUND)
+        announced = self.announced(request)
+        run = announced.run.hex()
         with self._lock:
             try:
-                answer = self.ledger.find(request.run, request.round)
-                if answer is None:
+                kept = self.ledger.find(run, announced.round)
+                if kept is None:
                     with self.ledger.transaction():
-                        answer = self._draw(request)
-                return answer
-            except sqlite3.Error:
+                        return self._draw(announced, request.weights)
+            except (sqlite3.Error, OSError, LedgerLost):
                 raise VaultRefused(VaultRefusal.LEDGER) from None
-
-    def _draw(self, request: Request) -> bytes:
-        if request.round <= self.ledger.last_round(request.run):
+        if kept.announcement != announced.digest:
+            raise VaultRefused(VaultRefusal.ANNOUNCEMENT)
+        if kept.answer is None:
             raise VaultRefused(VaultRefusal.PAST)
-        is_whole = len(request.weights) == 4 * self.terms.dimensions
-        weights = np.frombuffer(request.weights if is_whole else b"", dtype="<f4").astype(np.float32)
+        return kept.answer
+
+    def announced(self, request: Request) -> Announcement:
+        """What a request is about, if it is the analyzer's and within what the owner accepted."""
+        try:
+            announced = parse_announcement(request.announcement, self.analyzer)
+        except Unsigned:
+            raise VaultRefused(VaultRefusal.ANNOUNCEMENT) from None
+        except ProtocolError:
+            raise VaultRefused(VaultRefusal.REQUEST) from None
+        if announced.terms.hex() != self._digest:
+            raise VaultRefused(VaultRefusal.TERMS)
+        if announced.run.hex() not in self.runs:
+            raise VaultRefused(VaultRefusal.RUN)
+        if not announced.round <= self.terms.rounds:
+            raise VaultRefused(VaultRefusal.ROUND)
+        if not announced.is_of(request.weights):
+            raise VaultRefused(VaultRefusal.WEIGHTS)
+        return announced
+
+    def _draw(self, announced: Announcement, raw: bytes) -> bytes:
+        run, number = announced.run.hex(), announced.round
+        if number <= self.ledger.last_round(run):
+            raise VaultRefused(VaultRefusal.PAST)
+        is_whole = len(raw) == 4 * self.terms.dimensions
+        weights = np.frombuffer(raw if is_whole else b"", dtype="<f4").astype(np.float32)
         if not is_whole or not np.isfinite(weights).all():
             raise VaultRefused(VaultRefusal.WEIGHTS)
         willing = self._willing()
         if not willing:
             raise VaultRefused(VaultRefusal.ALLOWANCE)
-        binding = Binding(bytes.fromhex(request.run), request.round, bytes.fromhex(request.terms))
-        answer = b"".join(framed(self._reports(weights, willing, binding)))
-        self.ledger.record(request.run, request.round, answer, {user: self._charges[user] for user in willing})
+        answer = b"".join(framed(self._reports(weights, willing, announced.binding)))
+        self.ledger.record(
+            run, number, Answer(announced.digest, answer), {user: self._charges[user] for user in willing}
+        )
         return answer
 
     def _willing(self) -> list[int]:

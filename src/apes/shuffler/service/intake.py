@@ -2,19 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
 
 from apes.errors import ProtocolError
-from apes.messages import CountedBatch
+from apes.mathematics.arrays import I64
 from apes.shuffler.counts import LevelCounts
 from apes.shuffler.service.policy import Policy
-from apes.wire.envelope import Binding, Envelope, parse
+from apes.wire.announcement import Announcement
+from apes.wire.envelope import Envelope, parse
 from apes.wire.packing import unpacked
-from apes.wire.release import Release
 
 # Reports wait in a block before they are counted; a block stays within these.
 _REPORTS_AT_ONCE = 128
@@ -28,6 +31,7 @@ class ReportRefusal(StrEnum):
     WRONG_RUN = "wrong-run"
     WRONG_ROUND = "wrong-round"
     WRONG_TERMS = "wrong-terms"
+    ANNOUNCEMENT = "announcement"
     UNREGISTERED = "unregistered"
     DUPLICATE = "duplicate"
     SIGNATURE = "signature"
@@ -36,23 +40,30 @@ class ReportRefusal(StrEnum):
     BUDGET = "budget"
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What was taken of one round from some of its senders, by another process. Can be pickled."""
+
+    counts: NDArray[Any]  # per coordinate and level, of as few bytes as will do
+    senders: set[bytes]
+    refused: Counter[str]
+
+
 class Intake:
-    """Takes the sealed reports of one round of a run, under a policy, with the key that opens them.
+    """Takes the sealed reports of one announced round, under a policy, with the key that opens them.
 
     Guarantee:
-        What is released depends on the accepted reports as a set: every sender counts at most once, and neither the
-        counts nor the budgets, which come in order of size, tell who sent what or when.
+        What comes out depends on the accepted reports as a set: every sender counts at most once, and the counts do not
+        tell who sent what or when. No budget comes out: a report counts only under the budget that its sender enrolled
+        with, so what is refused tells nothing about the budgets of those who do as they should.
     """
 
-    def __init__(self, policy: Policy, run: str, number: int, key: X25519PrivateKey) -> None:
-        self._policy, self._key = policy, key
-        self._binding = Binding(bytes.fromhex(run), number, bytes.fromhex(policy.terms))
-        self._registered = {bytes.fromhex(sender) for sender in policy.senders}
+    def __init__(self, policy: Policy, announcement: Announcement, key: X25519PrivateKey) -> None:
+        self._policy, self._key, self._binding = policy, key, announcement.binding
         self._counts = LevelCounts(policy.dimensions, policy.levels)
         rows = max(1, min(_REPORTS_AT_ONCE, _BYTES_AT_ONCE // policy.dimensions))
         self._block = np.empty((rows, policy.dimensions), dtype=np.uint8)
         self._waiting = 0
-        self._budgets: list[float] = []
         self.senders: set[bytes] = set()
         self.refused: Counter[str] = Counter()
 
@@ -61,11 +72,26 @@ class Intake:
         reasons = map(self._consider, reports)
         self.refused.update(reason.value for reason in reasons if reason is not None)
 
-    def release(self) -> Release:
-        """What the analyzer may see. The caller has checked that the cohort is large enough."""
+    def part(self) -> Part:
+        """What was taken so far, for another intake of the same round."""
         self._count_waiting()
-        batch = CountedBatch(self._counts.total(), np.sort(np.array(self._budgets)))
-        return Release(self._binding.run.hex(), self._binding.round, self._policy.terms, batch, dict(self.refused))
+        kind = np.uint16 if len(self.senders) < 2**16 else np.int64
+        return Part(self._counts.total().astype(kind), self.senders, self.refused)
+
+    def join(self, part: Part) -> None:
+        """Take over what was taken from other senders; counts are sums, so who counted which does not matter."""
+        if not self.senders.isdisjoint(part.senders):
+            raise ProtocolError("a part of a round holds senders who have counted already")
+        if (part.counts.sum(axis=1, dtype=np.int64) != len(part.senders)).any():
+            raise ProtocolError(f"counts of a part do not add up to its {len(part.senders)} senders")
+        self._counts.join(part.counts.astype(np.int64))
+        self.senders |= part.senders
+        self.refused += part.refused
+
+    def counts(self) -> I64:
+        """How often each level occurs in each coordinate. The caller has checked that the cohort is large enough."""
+        self._count_waiting()
+        return self._counts.total()
 
     def _consider(self, report: bytes) -> ReportRefusal | None:
         try:
@@ -83,7 +109,9 @@ class Intake:
             return ReportRefusal.WRONG_ROUND
         if envelope.binding.terms != self._binding.terms:
             return ReportRefusal.WRONG_TERMS
-        if envelope.sender not in self._registered:
+        if envelope.binding != self._binding:
+            return ReportRefusal.ANNOUNCEMENT
+        if envelope.sender not in self._policy.members:
             return ReportRefusal.UNREGISTERED
         if envelope.sender in self.senders:
             return ReportRefusal.DUPLICATE
@@ -101,11 +129,10 @@ class Intake:
             return ReportRefusal.MALFORMED
         if levels.max() >= self._policy.levels:
             return ReportRefusal.LEVEL
-        if not self._policy.smallest_budget <= budget <= self._policy.largest_budget:
+        if budget != self._policy.members[envelope.sender]:
             return ReportRefusal.BUDGET
         self._block[self._waiting] = levels
         self._waiting += 1
-        self._budgets.append(budget)
         self.senders.add(envelope.sender)
         if self._waiting == self._block.shape[0]:
             self._count_waiting()

@@ -1,1 +1,1 @@
-"""What a Flower server ships to its nodes: a courier, and for itself the analyzer."""
+"""What Flower starts on the SuperLink's machine: the analyzer, and nothing for nodes."""

@@ -1,0 +1,39 @@
+"""What an epsilon means, in words: the one place where figures are judged."""
+
+import math
+
+_WORDS = ((1.0, "strong protection"), (3.0, "good protection"), (10.0, "weak protection; aim for 1 to 3"))
+_NONE = "this protects nobody; aim for 1 to 3"
+# Up to delta, anything may be told about somebody: of a thousand people one, at this, and that is many.
+_LARGEST_DELTA = 1e-3
+
+
+def meaning(epsilon: float | None, delta: float) -> str:
+    """Say what a central epsilon at a delta, over all that is released, comes to; None stands for no finite figure.
+
+    By epsilon, an adversary's odds of telling whether somebody's data is this or that change by a factor of e^epsilon
+    at most: 2.7 at 1, 20 at 3, 22,000 at 10. That holds but for a probability of delta.
+
+    >>> meaning(0.5, 1e-6), meaning(402, 1e-6)
+    ('strong protection', 'this protects nobody; aim for 1 to 3')
+    >>> meaning(0.5, 0.4)
+    'this protects nobody: with a probability of 0.4 nothing holds; aim for a delta of 1e-05 or less'
+    """
+    if epsilon is None or not epsilon < math.inf:
+        return "nothing is guaranteed: this protects nobody"
+    words = next((words for most, words in _WORDS if epsilon <= most), _NONE)
+    if words is not _NONE and not delta <= _LARGEST_DELTA:
+        return (
+            f"this protects nobody: with a probability of {delta:.2g} nothing holds; aim for a delta of 1e-05 or less"
+        )
+    return words
+
+
+def judged(epsilon: float | None, delta: float) -> str:
+    """An epsilon with its meaning.
+
+    >>> judged(402.1234, 1e-5)
+    'epsilon 402.1 at delta 1e-05: this protects nobody; aim for 1 to 3'
+    """
+    figure = "without bound" if epsilon is None or not epsilon < math.inf else f"{epsilon:.4g}"
+    return f"epsilon {figure} at delta {delta:.3g}: {meaning(epsilon, delta)}"

@@ -1,0 +1,116 @@
+"""Flower's SuperLink with two doors: nodes come in by the public one; who starts runs and runs them, by the local one.
+
+Flower has all its interfaces on one port and, in this version, no accounts: whoever reached it could start a run, whose
+code the SuperLink then ran. So its control and runtime interfaces are served on the loopback address only.
+`tests/federation/test_flower_contract.py` says what of Flower's insides is relied on.
+"""
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import uvicorn
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from apes.checks import whole
+from apes.errors import DataError
+from apes.storage.json_logs import log
+from apes.storage.settings import read_settings
+
+SUPERLINK = "superlink.json"
+"""Name of a SuperLink's settings."""
+LOCAL = "127.0.0.1"
+_FOR_NODES = ("/v1/fleet/", "/health")
+# Flower neither phones home nor installs anything, and looks for work every second.
+FLOWER = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "1",
+}
+"""Environment of everything of Flower's."""
+
+
+@dataclass(frozen=True)
+class SuperLinkSettings:
+    """Where a SuperLink listens; its files lie beside the settings' own."""
+
+    host: str
+    port: int  # for nodes
+    control_port: int  # on the loopback address, for who starts and runs the analyzer
+
+    def __post_init__(self) -> None:
+        whole("port", self.port, 1, 65535)
+        whole("control_port", self.control_port, 1, 65535)
+
+    @property
+    def control(self) -> str:
+        """Address of the local door."""
+        return f"{LOCAL}:{self.control_port}"
+
+
+class NodesOnly:
+    """Lets through what comes by the local door, and of the rest what nodes need."""
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self._app, self._public = app, port
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or answer that there is no such thing."""
+        is_public = scope["type"] != "lifespan" and scope["server"][1] == self._public
+        if is_public and not scope.get("path", "").startswith(_FOR_NODES):
+            await PlainTextResponse("not here\n", 404)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def run_superlink(file: Path) -> None:
+    """Run the SuperLink that a settings file describes, and register its nodes with it."""
+    settings, folder = read_settings(file, SuperLinkSettings), file.parent.absolute()
+    os.environ.update(FLOWER, FLWR_HOME=str(folder / "flwr"))
+    # Flower reads its environment when it is imported.
+    flower = import_module("flwr.superlink.cli.flower_superlink")
+    vars(flower)["uvicorn"] = SimpleNamespace(run=_with_two_doors(settings))
+    # In memory: twice as fast as on a disk, and what it knew is registered again.
+    sys.argv = ["flower-superlink", "--host", LOCAL, "--port", str(settings.control_port), "--enable-supernode-auth"]
+    # Certificate and key are one file, so that they are renewed together.
+    sys.argv += ["--ssl-certfile", str(folder / "tls.pem"), "--ssl-keyfile", str(folder / "tls.pem")]
+    sys.argv += ["--ssl-ca-certfile", str(folder / "authority.pem"), "--isolation", "subprocess"]
+    sys.argv += ["--disable-runtime-dependency-installation"]
+    threading.Thread(target=_register, args=(folder, settings), daemon=True).start()
+    flower.flower_superlink()
+
+
+def _with_two_doors(settings: SuperLinkSettings) -> Callable[..., None]:
+    def run(app: ASGIApp, **choices: Any) -> None:
+        doors = [_door(settings.host, settings.port), _door(LOCAL, settings.control_port)]
+        config = uvicorn.Config(NodesOnly(app, settings.port), **choices)
+        uvicorn.Server(config).run(sockets=doors)
+
+    return run
+
+
+def _door(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise DataError(f"{host}:{port} cannot be listened on: {error}") from None
+
+
+def _register(folder: Path, settings: SuperLinkSettings) -> None:
+    """Register the nodes; whatever goes wrong is one line, since the SuperLink goes on without."""
+    from apes.federation.registration import register
+
+    try:
+        log("registered", nodes=register(folder, settings.control))
+    except Exception as error:
+        log("not-registered", error=f"{type(error).__name__}: {error}", again="apes federation register")

@@ -1,0 +1,1 @@
+"""Crews: who does the work of a run's rounds, and how it gets to them."""

@@ -1,0 +1,44 @@
+"""Threads of this process: nothing has to travel, and all count into the same table."""
+
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from apes.mathematics.compiled import quiet_blas
+from apes.messages import Batch
+from apes.training.crews.crew import Facts, Job
+from apes.training.crews.work import Order, Present, edges, take_reports
+
+
+class Threads:
+    """So many threads, at least 1; ``users_at_once`` are in a block."""
+
+    def __init__(self, threads: int, users_at_once: int) -> None:
+        self._threads, self._at_once = threads, users_at_once
+
+    @property
+    def facts(self) -> Facts:
+        """How many threads."""
+        return Facts("threads", self._threads)
+
+    def round(self, job: Job) -> Batch:
+        """Let every user report, and release the batch."""
+        present, weights = Present(0, job.budgets), job.broadcast
+        order = Order(job.terms, weights, job.source, job.budgets.size, job.only_sums, self._at_once)
+        client, gathered = job.terms.client(job.model, weights.size), order.collector(threads=self._threads)
+
+        def work(block: tuple[int, int]) -> None:
+            take_reports(client, job.population, present, order, (gathered, [block]))
+
+        with quiet_blas():
+            with ThreadPoolExecutor(self._threads) as pool:
+                list(pool.map(work, edges(present.span, order.block_users)))
+            return gathered.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass

@@ -1,0 +1,148 @@
+"""What a worker does in a round: lets some users report, and gathers what they say. The same code for every crew."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apes.client.client import Client
+from apes.errors import ParameterError, WorkersError
+from apes.mathematics.arrays import F32, F64
+from apes.mathematics.compiled import quiet_blas
+from apes.mathematics.randomness import SimulationSource
+from apes.population import Population, UserBlock
+from apes.shuffler.parts import Part
+from apes.shuffler.shuffle import Collector
+from apes.storage.version import __version__
+from apes.terms.terms import Terms
+from apes.training.cohort import Cohort
+
+# Numbers of a block that are in memory at once: 16 MB of updates per thread, or one update if that is longer.
+_NUMBERS_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Present:
+    """Who of some users takes part in a round.
+
+    Attributes:
+        first: Number, in the round, of the first of them; the others follow.
+        budgets: What is charged, user by user.
+        users: Their numbers in the population, in increasing order; None where those are the round's numbers.
+    """
+
+    first: int
+    budgets: F64
+    users: NDArray[np.intp] | None = None
+
+    @property
+    def span(self) -> range:
+        """Their numbers in the round."""
+        return range(self.first, self.first + self.budgets.size)
+
+    def blocks(self, population: Population, edges: list[tuple[int, int]]) -> Iterator[UserBlock]:
+        """Blocks of those who take part, from ``start`` to before ``stop`` by their numbers in the round."""
+        if self.users is None:
+            yield from (self._checked(population, population.block(*ends), *ends) for ends in edges)
+            return
+        among = Cohort(population, self.users)
+        for start, stop in edges:
+            yield self._checked(population, among.block(start - self.first, stop - self.first), start, stop)
+
+    def _checked(self, population: Population, block: UserBlock, start: int, stop: int) -> UserBlock:
+        """A block as the population hands it out, under the budgets that were charged, whatever it says itself."""
+        offsets, rows = np.asarray(block.offsets), len(block.features)
+        is_rising = offsets.shape == (stop - start + 1,) and offsets[0] == 0 and (offsets[1:] > offsets[:-1]).all()
+        if not is_rising or not offsets[-1] == rows == len(block.labels):
+            name, got = f"{type(population).__name__}.block({start}, {stop})", f"{offsets} and {len(block.labels)}"
+            must = (
+                f"must have {stop - start + 1} offsets, rising from 0 to its number of rows, {rows}, and as many labels"
+            )
+            raise ParameterError(f"{name} {must}, got {got}")
+        # A copy: a stranger's model that could write to the run's own would give one user another's budget.
+        own = self.budgets[start - self.first : stop - self.first].copy()
+        return UserBlock(start, own, _writable(block.features), _writable(block.labels), offsets)
+
+
+def _writable(rows: NDArray[Any]) -> NDArray[Any]:
+    """Rows that compiled loops take for the same kind on every worker: what travelled may be in read-only memory."""
+    return rows.copy() if isinstance(rows, np.ndarray) and not rows.flags.writeable else rows
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """What everybody's worker has to know of a round: sent anew every round.
+
+    Attributes:
+        terms: What users agreed to: how reports are gathered depends on them.
+        weights: The model as it is.
+        source: The round's randomness.
+        users: How many take part, on all workers together.
+        only_sums: As for `apes.train`.
+        users_at_once: Users in a block; of wide models fewer, so that memory stays bounded.
+        version: Of the package, where the order was given.
+    """
+
+    terms: Terms
+    weights: F32
+    source: SimulationSource
+    users: int
+    only_sums: bool
+    users_at_once: int
+    version: str = field(default_factory=lambda: own_version())
+
+    @property
+    def block_users(self) -> int:
+        """Users in a block of this model."""
+        return users_in_block(self.users_at_once, self.weights.size)
+
+    def collector(self, span: range | None = None, threads: int = 1) -> Collector:
+        """What gathers the reports of a span of users, or everybody's."""
+        where, how = (self.users, self.weights.size, self.source, threads), self.only_sums
+        return self.terms.collector(*where, only_sums=how, span=span)
+
+
+def gather(client: Client, population: Population, present: Present, order: Order) -> Part:
+    """Let those report who take part of some users, on a worker."""
+    check_version(order.version)
+    gathered = order.collector(present.span)
+    with quiet_blas():
+        take_reports(client, population, present, order, (gathered, edges(present.span, order.block_users)))
+    return gathered.part()
+
+
+def take_reports(
+    client: Client,
+    population: Population,
+    present: Present,
+    order: Order,
+    into: tuple[Collector, list[tuple[int, int]]],
+) -> None:
+    """Let the users of some blocks report into a collector."""
+    collector, blocks = into
+    for block in present.blocks(population, blocks):
+        for report in client.reports(order.weights, block, order.source):
+            collector.add(report)
+
+
+def users_in_block(most: int, dimensions: int) -> int:
+    """How many users are in a block, for a model of so many coordinates: at least 1."""
+    return max(1, min(most, _NUMBERS_AT_ONCE // dimensions))
+
+
+def edges(span: range, size: int) -> list[tuple[int, int]]:
+    """Where blocks of so many users begin and end."""
+    return [(start, min(start + size, span.stop)) for start in range(span.start, span.stop, size)]
+
+
+def own_version() -> str:
+    """The version of the package where this runs."""
+    return __version__
+
+
+def check_version(wanted: str) -> None:
+    """Raise unless this is the version that the work was made for: another may draw other bits."""
+    if wanted != __version__:
+        raise WorkersError(f"every worker must have apes {wanted}, as this process has; got one with {__version__}")

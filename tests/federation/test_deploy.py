@@ -1,0 +1,106 @@
+"""Service units and the compose file: they parse, name commands that there are, and allow parties little."""
+
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+
+from apes.cli.main import app
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+COMMANDS = typer.main.get_command(app).commands.keys()
+PARTIES = {"vault", "courier", "shuffler", "superlink", "analyzer"}
+EVERYBODY = {
+    "NoNewPrivileges": ["yes"],
+    "ProtectSystem": ["strict"],
+    "PrivateTmp": ["yes"],
+    "ProtectHome": ["yes"],
+    "CapabilityBoundingSet": [""],
+    "UMask": ["0077"],
+}
+
+
+def read(path):
+    """Settings of a unit, each with all its values."""
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith(("#", "["))]
+    found = {}
+    for name, _, value in (line.partition("=") for line in lines):
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def test_every_party_has_a_unit():
+    assert {path.stem.removeprefix("apes-") for path in UNITS} == PARTIES
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_runs_a_command_that_there_is_and_may_do_little(path):
+    unit, name = read(path), path.stem.removeprefix("apes-")
+    (command,) = unit["ExecStart"]
+    program, *words = command.split()
+    if name == "analyzer":
+        assert program.endswith("/analyzer/start.sh")
+    else:
+        assert (program, words) == ("/opt/apes/bin/apes", [name, f"{name}.json"])
+        assert name in COMMANDS
+    assert {setting: unit[setting] for setting in EVERYBODY} == EVERYBODY
+    assert unit["User"] != ["root"]
+
+
+def test_the_vault_has_no_network_and_an_account_of_its_own():
+    vault, courier = (read(DEPLOY / "systemd" / f"apes-{name}.service") for name in ("vault", "courier"))
+    assert vault["PrivateNetwork"] == ["yes"]
+    assert vault["RestrictAddressFamilies"] == ["AF_UNIX"]
+    assert (vault["User"], courier["User"]) == (["apes-vault"], ["apes-courier"])
+    assert courier["InaccessiblePaths"] == ["-/var/lib/apes/device/vault"]
+    assert vault["ReadWritePaths"] == ["/var/lib/apes/device/vault /var/lib/apes/device/socket"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_systemd_finds_nothing_wrong(tmp_path):
+    """With programs where the units look for them; and it would find a setting that there is not."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    def verify(extra):
+        for path in UNITS:
+            text = path.read_text().replace("/opt/apes/bin/apes", str(program))
+            text = text.replace("/var/lib/apes/org/analyzer/start.sh", str(program))
+            (tmp_path / path.name).write_text(text.replace("[Service]\n", f"[Service]\n{extra}"))
+        files = [tmp_path / path.name for path in UNITS]
+        done = subprocess.run(["systemd-analyze", "verify", *files], capture_output=True, text=True, check=False)
+        return [line for line in done.stderr.splitlines() if "apes-" in line]
+
+    assert verify("") == []
+    assert len(verify("NoSuchSetting=yes\n")) >= len(UNITS)
+
+
+def test_the_compose_file_keeps_parties_apart():
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert services.keys() == PARTIES
+    for name, service in services.items():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        if name != "analyzer":
+            assert service["command"][0] == name
+            assert name in COMMANDS
+    users = [services[name]["user"] for name in ("vault", "courier", "shuffler", "superlink")]
+    assert len(set(users)) == 4
+    assert services["vault"]["network_mode"] == "none"
+    assert services["analyzer"]["network_mode"] == "service:superlink"
+    shared = {volume.split(":")[0] for volume in services["vault"]["volumes"]}
+    shared &= {volume.split(":")[0] for volume in services["courier"]["volumes"]}
+    assert shared == {"./device/socket"}
+
+
+def test_the_image_is_of_this_package():
+    text = (DEPLOY / "Containerfile").read_text()
+    assert "pip install --no-cache-dir '/src[flower]'" in text
+    assert 'ENTRYPOINT ["apes"]' in text

@@ -1,0 +1,81 @@
+"""Warnings of libraries in the log: strangers cause them, so they are counted, and told when the count doubles."""
+
+import contextlib
+import json
+import logging
+import time
+from dataclasses import replace
+
+import pytest
+from parties import RUNS, Shuffler
+
+from apes.federation.trial.layout import HOST
+from apes.storage.json_logs import _Lines
+
+UPGRADE = f"GET /health HTTP/1.1\r\nHost: {HOST}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode()
+
+
+@pytest.fixture
+def logger():
+    """A library's, whose lines are ours."""
+    found = logging.getLogger("a.library.of.the.tests")
+    found.handlers, found.propagate = [_Lines()], False
+    return found
+
+
+def events(capsys):
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_a_warning_is_told_when_its_count_doubles(logger, capsys):
+    for number in range(1000):
+        # Messages that all differ are one warning: they come from one place.
+        logger.warning(f"caller {number} said %s", "a secret")
+    found = events(capsys)
+    assert [event["count"] for event in found] == [2**power for power in range(10)]
+    assert {event["event"] for event in found} == {"library"}
+    assert found[0]["message"] == "caller 0 said %s"
+    logger.warning("another")
+    assert [event["message"] for event in events(capsys)] == ["another"]
+
+
+def test_errors_of_two_kinds_are_told_apart_and_their_words_are_not_told(logger, capsys):
+    for number in range(8):
+        try:
+            raise (ValueError if number % 2 else KeyError)("a secret")
+        except (ValueError, KeyError):
+            logger.exception("it failed")
+    found = events(capsys)
+    assert [event["count"] for event in found] == [1, 1, 2, 2, 4, 4]
+    assert ["ValueError" in event["reason"] for event in found] == 3 * [False, True]
+    assert __file__ in found[0]["reason"]
+    assert "secret" not in json.dumps(found)
+
+
+@pytest.mark.slow
+def test_strangers_do_not_fill_the_shufflers_log(small, tmp_path):
+    """300 bad requests were 300 lines, and so was every upgrade that was asked for."""
+    shuffler = Shuffler(tmp_path, replace(small.policy, runs=RUNS), small.shuffler)
+    shuffler.start()
+    try:
+        before = len(shuffler.events())
+        for _ in range(50):
+            with shuffler.connect() as connection:
+                connection.sendall(b"X\r\n\r\n")
+                with contextlib.suppress(OSError):
+                    connection.recv(100)
+        with shuffler.connect() as connection:
+            for _ in range(200):
+                connection.sendall(UPGRADE)
+                # The head of an answer, and then its body.
+                while not (answer := connection.recv(1000)).endswith(b'"ok"}'):
+                    assert answer
+        time.sleep(1)
+        added = shuffler.events()[before:]
+    finally:
+        shuffler.kill()
+        shuffler.http.close()
+    # Both are told of, and how often they were.
+    assert {event["event"] for event in added} == {"library"}
+    assert max(event["count"] for event in added) == 128
+    assert len(added) < 40

@@ -1,0 +1,402 @@
+"""Members who come and go while the shuffler runs: a change is whole or not there, never in the middle of a round."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from parties import RUNS, Shuffler, agreed, apes, honest, is_of, population, public
+
+from apes import Examples, Schedule
+from apes.errors import DataError
+from apes.federation.admission import admit
+from apes.federation.card import Card
+from apes.federation.invitation import read_invitation
+from apes.federation.keys import node_key
+from apes.federation.members import members
+from apes.federation.parties import Consent, Servers, Task, invite, join
+from apes.federation.trial.layout import Layout
+from apes.shuffler.service.policy import Policy
+from apes.storage.settings import read_settings, write_settings
+from apes.wire.frames import framed
+from apes.wire.release import Release
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("members")]
+
+
+@pytest.fixture(scope="module")
+def shuffler(small, tmp_path_factory):
+    party = Shuffler(tmp_path_factory.mktemp("m"), replace(small.policy, runs=RUNS), small.shuffler)
+    party.start()
+    yield party
+    party.kill()
+    party.http.close()
+
+
+@pytest.fixture
+def policy(shuffler, small):
+    """The policy with everybody; it is in force before and after."""
+    whole = replace(small.policy, runs=RUNS)
+    shuffler.write_policy(whole)
+    yield whole
+    shuffler.write_policy(whole)
+
+
+def first(policy, count):
+    """The policy with the first members only."""
+    return replace(policy, senders=policy.senders[:count], budgets=policy.budgets[:count])
+
+
+def released(shuffler, small, run=None):
+    """Who is in the release of a batch of all eight, and what was refused."""
+    run = run or shuffler.next_run()
+    release = Release.decode(shuffler.post(honest(small, run=run), run=run).content)
+    (count,) = {int(total) for total in release.counts.sum(axis=1)}
+    return count, release.receipt.refused
+
+
+def last(shuffler, name):
+    return [event for event in shuffler.events() if event["event"] == name][-1]
+
+
+def test_a_running_shuffler_takes_a_new_policy(shuffler, small, policy):
+    """Without a restart, for which today's needs one."""
+    pid = shuffler._process.pid
+    assert released(shuffler, small) == (8, {})
+    shuffler.write_policy(first(policy, 6))
+    assert released(shuffler, small) == (6, {"unregistered": 2})
+    assert last(shuffler, "policy")["senders"] == 6
+    shuffler.write_policy(policy)
+    assert released(shuffler, small) == (8, {})
+    assert shuffler._process.pid == pid
+    assert shuffler._process.poll() is None
+
+
+def finish(begun, reports):
+    """Send the rest of a batch, filled up with a frame that is no report; the answer's first line."""
+    rest = b"".join(framed(reports))
+    begun.sendall(rest + (1000 - len(rest) - 4).to_bytes(4, "little") + bytes(1000 - len(rest) - 4))
+    return begun.recv(1 << 16).split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("is_noticed", [True, False], ids=["others ask meanwhile", "nobody asks meanwhile"])
+@pytest.mark.parametrize("came", ["before", "after"])
+def test_who_is_dismissed_does_not_count_in_a_round_that_has_begun(shuffler, small, policy, came, is_noticed):
+    """Be their report in the part of the batch that came before or after; held open for long, it used to count."""
+    run, gone = shuffler.next_run(), (0, 1) if came == "before" else (6, 7)
+    stay = [user for user in range(8) if user not in gone]
+    reports, refused = honest(small, run=run), shuffler.refused("requests", "members")
+    begun = shuffler.begin_upload(run, b"".join(framed(reports[:5])))
+    # Answered after the batch has begun, under the policy with everybody.
+    assert shuffler.get(run=run).status_code == 404
+    less = {name: tuple(getattr(policy, name)[user] for user in stay) for name in ("senders", "budgets")}
+    shuffler.write_policy(replace(policy, **less))
+    if is_noticed:
+        assert released(shuffler, small) == (6, {"unregistered": 2})
+    with begun:
+        assert finish(begun, reports[5:]).startswith(b"HTTP/1.1 503")
+    assert shuffler.refused("requests", "members") == refused + 1
+    assert shuffler.get(run=run).status_code == 404
+    # Nothing of it was kept, the roster neither; sent again, it is taken without them.
+    assert not shuffler.rows("select * from rosters where run = ?", run)
+    assert released(shuffler, small, run) == (6, {"unregistered": 2})
+    assert is_of(Release.decode(shuffler.get(run=run).content), stay)
+
+
+def test_who_comes_back_with_another_budget_does_not_count_with_the_old(shuffler, small, policy):
+    run = shuffler.next_run()
+    reports = honest(small, run=run)
+    begun = shuffler.begin_upload(run, b"".join(framed(reports[:5])))
+    assert shuffler.get(run=run).status_code == 404
+    shuffler.write_policy(replace(policy, budgets=(0.5, *policy.budgets[1:])))
+    with begun:
+        assert finish(begun, reports[5:]).startswith(b"HTTP/1.1 503")
+    assert released(shuffler, small, run) == (7, {"budget": 1})
+
+
+def test_a_round_that_has_begun_goes_on_when_others_come_or_go(shuffler, small, policy):
+    """Who is admitted meanwhile counts from the next request; who is dismissed and not in it changes nothing."""
+    shuffler.write_policy(first(policy, 7))
+    run = shuffler.next_run()
+    reports = honest(small, run=run)
+    begun = shuffler.begin_upload(run, b"".join(framed(reports[:4])))
+    assert shuffler.get(run=run).status_code == 404
+    others = policy.senders[:6] + policy.senders[7:], policy.budgets[:6] + policy.budgets[7:]
+    shuffler.write_policy(replace(policy, senders=others[0], budgets=others[1]))
+    assert released(shuffler, small) == (7, {"unregistered": 1})
+    with begun:
+        assert finish(begun, [*reports[4:6], reports[7]]) == b"HTTP/1.1 200 OK"
+    release = Release.decode(shuffler.get(run=run).content)
+    assert is_of(release, range(6))
+    assert release.receipt.refused == {"malformed": 1, "unregistered": 1}
+
+
+def test_who_comes_later_is_in_no_roster_and_counts_as_one_more(shuffler, small, policy):
+    """The roster of a run that was asked for stays what it was; a receipt says how many members came after it."""
+    run = shuffler.next_run()
+    shuffler.write_policy(first(policy, 6))
+    roster = shuffler.http.get(f"/v1/runs/{run}/roster").content
+    shuffler.write_policy(policy)
+    assert released(shuffler, small, run) == (8, {})
+    receipt = Release.decode(shuffler.get(run=run).content).receipt
+    assert (receipt.users, receipt.later) == (8, 2)
+    assert shuffler.http.get(f"/v1/runs/{run}/roster").content == roster
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file, policy: file.write_text("{"),
+        lambda file, policy: file.write_bytes(b"\xff" * 100),
+        lambda file, policy: file.unlink(),
+        lambda file, policy: write_settings(file, replace(policy, smallest_cohort=4)),
+        lambda file, policy: write_settings(file, replace(policy, terms="00" * 32)),
+        lambda file, policy: file.write_text(json.dumps({"senders": []})),
+    ],
+    ids=["cut short", "no text", "gone", "another cohort", "other terms", "fields missing"],
+)
+def test_a_policy_that_cannot_be_taken_leaves_the_old_one_in_force(shuffler, small, policy, spoil):
+    assert released(shuffler, small) == (8, {})
+    before = len([event for event in shuffler.events() if event["event"] == "policy-kept"])
+    spoil(shuffler.folder / "policy.json", policy)
+    assert released(shuffler, small) == (8, {})
+    assert released(shuffler, small) == (8, {})
+    kept = [event for event in shuffler.events() if event["event"] == "policy-kept"]
+    assert len(kept) == before + 1
+    assert kept[-1]["senders"] == 8
+
+
+@pytest.fixture(scope="module")
+def cards(tmp_path_factory):
+    """A federation, and the cards of six devices with one user each."""
+    folder = tmp_path_factory.mktemp("org")
+    test = Examples(np.zeros((1, 4), np.float32), np.zeros(1, np.uint8))
+    invite(folder / "org", Task(agreed(), Schedule(), test), Servers(("here", 1), ("there", 2), 1))
+    everybody, found = population(), []
+    for number in range(6):
+        rows = slice(everybody["offsets"][number], everybody["offsets"][number + 1])
+        own = {"features": everybody["features"][rows], "labels": everybody["labels"][rows]}
+        own |= {"offsets": np.array([0, rows.stop - rows.start]), "budgets": np.array([0.5])}
+        join(folder / f"d{number}", read_invitation(folder / "org" / "invitation"), own, Consent())
+        (card,) = (folder / f"d{number}").rglob("card.json")
+        found.append(card)
+    return folder / "org", found
+
+
+def senders(files):
+    return {sender for file in files for sender in read_settings(file, Card).senders}
+
+
+def read(files):
+    """The cards in files, named by these."""
+    return {read_settings(file, Card): str(file) for file in files}
+
+
+def in_force(org):
+    """Who may report, by the policy; fails unless the cards beside it say the same."""
+    policy = read_settings(Layout(org).shuffler / "policy.json", Policy)
+    kept = [sender for card in members(org, Card) for sender in card.senders]
+    assert list(policy.senders) == kept
+    return set(policy.senders)
+
+
+def nodes(org):
+    return {file.read_text() for file in (Layout(org).superlink / "nodes").iterdir()}
+
+
+def node_keys(files):
+    return {read_settings(file, Card).node for file in files}
+
+
+def test_cards_are_added_and_taken_back(cards):
+    org, files = cards
+    assert apes("federation", "admit", org, *files[:4])[0] == 0
+    assert in_force(org) == senders(files[:4])
+    code, said, _ = apes("federation", "admit", org, "--add", files[4], files[5], "--json")
+    assert (code, json.loads(said)["users"]) == (0, 6)
+    assert in_force(org) == senders(files)
+    assert nodes(org) == node_keys(files)
+    code, said, _ = apes("federation", "dismiss", org, files[0], files[4], "--json")
+    assert (code, json.loads(said)["users"]) == (0, 4)
+    assert in_force(org) == senders([*files[1:4], files[5]])
+    assert nodes(org) == node_keys([*files[1:4], files[5]])
+    # Either again changes nothing.
+    assert apes("federation", "dismiss", org, files[0])[0] == 0
+    assert apes("federation", "admit", org, "--add", files[1])[0] == 0
+    assert in_force(org) == senders([*files[1:4], files[5]])
+
+
+def test_a_change_that_the_terms_do_not_allow_changes_nothing(cards):
+    """Fewer than the smallest cohort of three."""
+    org, files = cards
+    admit(org, read(files[:4]))
+    code, _, errors = apes("federation", "dismiss", org, *files[:2])
+    assert code == 2
+    assert errors
+    assert in_force(org) == senders(files[:4])
+    assert nodes(org) == node_keys(files[:4])
+
+
+def own_card(org, node, file):
+    """A card that somebody makes without `join`, with a sender of their own."""
+    invitation, *_ = read_invitation(Layout(org).invitation)
+    write_settings(file, Card.of([Ed25519PrivateKey.generate()], np.array([0.5]), node, invitation))
+    return file
+
+
+def said(errors):
+    """What a command says in its one line."""
+    assert errors.startswith("apes: ")
+    return " ".join(errors.split())
+
+
+def test_a_card_with_anothers_node_is_not_added(cards, tmp_path):
+    org, files = cards
+    node = read_settings(files[0], Card).node
+    forged = own_card(org, node, tmp_path / "card.json")
+    admit(org, read(files[:4]))
+    code, _, errors = apes("federation", "admit", org, "--add", forged)
+    assert code == 2
+    assert f"nodes of their own; {Layout(org).shuffler / 'cards'}, card 1 and {forged} share {node}" in said(errors)
+    code, _, errors = apes("federation", "admit", org, *files[:4], forged)
+    assert code == 2
+    assert f"nodes of their own; {files[0]} and {forged} share {node}" in said(errors)
+    assert in_force(org) == senders(files[:4])
+
+
+def test_nobody_goes_for_a_card_that_somebody_else_made(cards, tmp_path):
+    """It has the other's node; before, that was enough."""
+    org, files = cards
+    forged = own_card(org, read_settings(files[0], Card).node, tmp_path / "card.json")
+    admit(org, read(files[:5]))
+    code, _, errors = apes("federation", "dismiss", org, forged)
+    assert (code, str(forged) in said(errors)) == (2, True)
+    assert in_force(org) == senders(files[:5])
+    assert nodes(org) == node_keys(files[:5])
+
+
+def test_a_card_with_anothers_senders_is_forged(cards, tmp_path):
+    """What is public of a victim's card, with the attacker's node: it was admitted, and then the victim was not."""
+    org, files = cards
+    stolen = tmp_path / "stolen.json"
+    write_settings(stolen, replace(read_settings(files[0], Card), node=node_key()[1].decode()))
+    code, _, errors = apes("federation", "admit", org, *files[1:5], stolen)
+    assert (code, f"{stolen}: cards must be made for this invitation" in said(errors)) == (2, True)
+    admit(org, read(files[1:5]))
+    assert apes("federation", "admit", org, "--add", stolen)[0] == 2
+    assert apes("federation", "admit", org, "--add", files[0])[0] == 0
+    assert in_force(org) == senders(files[:5])
+
+
+def test_two_cards_with_one_sender_are_both_named(cards, tmp_path):
+    org, files = cards
+    invitation, *_ = read_invitation(Layout(org).invitation)
+    twice, key = [tmp_path / "one.json", tmp_path / "two.json"], Ed25519PrivateKey.generate()
+    for file in twice:
+        write_settings(file, Card.of([key], np.array([0.5]), node_key()[1].decode(), invitation))
+    code, _, errors = apes("federation", "admit", org, *files, *twice)
+    assert code == 2
+    assert f"senders of their own; {twice[0]} and {twice[1]} share {public(key)}" in said(errors)
+
+
+NODE = node_key()[1].decode()
+OTHER_CURVE = ec.generate_private_key(ec.SECP256R1()).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+
+
+NO_NODES = {
+    "empty": "",
+    "junk": "junk 1",
+    "no key": "ssh-ed25519 AAAA",
+    "cut short": NODE[:-5],
+    "comment": f"{NODE} mine",
+    "line's end": f"{NODE}\n",
+    "two": f"{NODE}\n{NODE}",
+    "space": f" {NODE}",
+    "other name": NODE.replace("nistp384", "nistp256", 1),
+    "other curve": OTHER_CURVE.decode(),
+    "no text": "\ud800",
+    "long": "ecdsa-sha2-nistp384 " + 10**6 * "A",
+}
+
+
+@pytest.mark.parametrize("node", NO_NODES.values(), ids=list(NO_NODES))
+def test_a_card_whose_node_is_no_key_is_named(cards, tmp_path, node):
+    """One of these kept everybody out of the SuperLink."""
+    org, files = cards
+    admit(org, read(files[:4]))
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(json.loads(files[4].read_text()) | {"node": node}))
+    code, _, errors = apes("federation", "admit", org, "--add", bad)
+    assert (code, f"{bad}: node must be one line" in said(errors), len(errors) < 1000) == (2, True, True)
+    assert in_force(org) == senders(files[:4])
+
+
+def test_a_policy_that_nobody_admitted_has_no_cards(cards):
+    org, files = cards
+    policy = admit(org, read(files[:4]))
+    write_settings(Layout(org).shuffler / "policy.json", first(policy, 3))
+    with pytest.raises(DataError, match="admit all cards again"):
+        members(org, Card)
+    assert apes("federation", "admit", org, *files[:4])[0] == 0
+    assert in_force(org) == senders(files[:4])
+
+
+# A real change, in a process that kills itself as it is about to replace its N-th file, or has just done it.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from apes.federation.admission import admit_more, dismiss
+from apes.federation.card import Card
+from apes.storage.settings import read_settings
+org, what, at, when, *files = sys.argv[1:]
+replace, done = os.replace, 0
+def counted(*places):
+    global done
+    done += 1
+    if (done, when) == (int(at), "before"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(*places)
+    if (done, when) == (int(at), "after"):
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = counted
+{"admit": admit_more, "dismiss": dismiss}[what](Path(org), {read_settings(Path(file), Card): file for file in files})
+"""
+
+
+@pytest.mark.parametrize("what", ["admit", "dismiss"])
+@pytest.mark.parametrize(
+    ("at", "when", "is_new"),
+    [(1, "before", False), (1, "after", False), (2, "before", False), (2, "after", True), (4, "before", True)],
+)
+def test_killed_on_the_way_it_is_the_old_or_the_new(cards, what, at, when, is_new):
+    """The first file that is replaced is the cards', the second the policy's, then the nodes' keys."""
+    org, files = cards
+    few, many = files[:4], files
+    old, new = (few, many) if what == "admit" else (many, few)
+    admit(org, read(old))
+    arguments = [sys.executable, "-c", KILLED, org, what, str(at), when, *files[4:]]
+    died = subprocess.run(arguments, env=os.environ, capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert in_force(org) == senders(new if is_new else old)
+    # All nodes of the members who are in both are there at every moment.
+    assert nodes(org) >= node_keys(few)
+    # Once more, and it is done.
+    command = ["admit", org, "--add"] if what == "admit" else ["dismiss", org]
+    assert apes("federation", *command, *files[4:])[0] == 0
+    assert in_force(org) == senders(new)
+    assert nodes(org) == node_keys(new)
+    assert len(list((Layout(org).shuffler / "cards").iterdir())) == 1
+
+
+def test_a_policy_is_for_its_owner_alone(cards):
+    org, files = cards
+    admit(org, read(files))
+    kept = [Layout(org).shuffler / "policy.json", *(Layout(org).shuffler / "cards").iterdir()]
+    assert {file.stat().st_mode & 0o777 for file in kept} == {0o600}
