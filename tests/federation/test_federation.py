@@ -4,6 +4,7 @@ One federation of three devices runs its rounds; the tests look at what it left,
 ran.
 """
 
+import contextlib
 import json
 import re
 import time
@@ -55,15 +56,23 @@ def memory_of_analyzer(layout, up):
 
 
 def read_memory(pid):
+    """Writable memory of a process, which stands still meanwhile: what it would unmap could not be read."""
     pieces = []
     try:
-        with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
-            for line in maps:
-                start, stop, rights = re.match(r"([0-9a-f]+)-([0-9a-f]+) (\S+)", line).groups()
-                if rights.startswith("rw") and "[v" not in line:
-                    memory.seek(int(start, 16))
-                    pieces.append(memory.read(int(stop, 16) - int(start, 16)))
-    except (FileNotFoundError, PermissionError):
+        process = psutil.Process(pid)
+        process.suspend()
+        try:
+            with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
+                for line in maps:
+                    start, stop, rights = re.match(r"([0-9a-f]+)-([0-9a-f]+) (\S+)", line).groups()
+                    if rights.startswith("rw") and "[v" not in line:
+                        # A mapping beyond the end of its file, or of a device, has nothing to read.
+                        with contextlib.suppress(OSError):
+                            memory.seek(int(start, 16))
+                            pieces.append(memory.read(int(stop, 16) - int(start, 16)))
+        finally:
+            process.resume()
+    except (FileNotFoundError, PermissionError, psutil.Error):
         return None
     return b"\n".join(pieces)
 
