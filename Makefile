@@ -10,8 +10,10 @@ comma := ,
 SET := $(subst $(eval) ,$(comma),$(strip dev $(sort $(subst $(comma), ,$(EXTRAS)))))
 CORE := .venv/.core
 DEV := .venv/.$(SET)
+SITE := $(subst $(eval) ,$(comma),$(strip docs $(filter-out docs,$(sort $(subst $(comma), ,$(EXTRAS))))))
+DOCS := .venv/.$(SITE)
 
-.PHONY: train test quick check bench format clean
+.PHONY: train test quick check bench docs dist format clean
 .NOTPARALLEL:
 
 train: $(CORE)  ## Train under APES on the embedded digits: ten thousand users, forty rounds
@@ -31,12 +33,19 @@ check: $(DEV)  ## Lint, formatting, types
 bench: $(DEV)  ## Measure speed and memory, as ratios against NumPy in the same process
 	$(BIN)/python -m benchmarks $(ARGS)
 
+docs: $(DOCS)  ## Build the site, its tutorials run: docs/_build/html/index.html; a warning or a dead link is an error
+	$(BIN)/python -m sphinx -W --keep-going -b html $(ARGS) docs docs/_build/html
+
+dist: $(DEV)  ## Build the source archive, and the wheel from it: dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
 format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .mypy_cache .ruff_cache .hypothesis dist docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # $(call install,extras,options) adds to what is there and removes nothing.
@@ -54,3 +63,7 @@ $(CORE): pyproject.toml
 $(DEV): pyproject.toml tests/constraints.txt
 	$(call install,[$(SET)],--constraint tests/constraints.txt)
 	@touch $(CORE) .venv/.dev $@
+
+$(DOCS): pyproject.toml tests/constraints.txt
+	$(call install,[$(SITE)],--constraint tests/constraints.txt)
+	@touch $(CORE) $@

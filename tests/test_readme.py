@@ -26,7 +26,7 @@ def test_there_are_examples():
 
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
-    for target in set(re.findall(r"make (train|test|quick|check|bench)\b", TEXT)):
+    for target in set(re.findall(r"make (train|test|quick|check|bench|docs|dist)\b", TEXT)):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
 
 

@@ -1,0 +1,84 @@
+"""Every example runs as a script of its own and says what came out."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+# Those with a test file of their own.
+ELSEWHERE = {"own_torch_model.py"}
+
+
+def printed(name, folder, *arguments, shell=()):
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [*(shell or [sys.executable]), EXAMPLES / name, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def figure(pattern, text):
+    return float(re.search(pattern, text)[1])
+
+
+def test_first_model(tmp_path):
+    text = printed("first_model.py", tmp_path)
+    assert figure(r"([\d.]+)% of the test digits", text) > 75
+    own = figure(r"budget of 0.1: epsilon ([\d.]+)", text)
+    assert 0 < own < figure(r"epsilon ([\d.]+) at delta 1e-05", text) <= 2
+
+
+def test_own_table(tmp_path):
+    text = printed("own_table.py", tmp_path)
+    assert figure(r"([\d.]+)% right", text) > 70
+    cautious, usual, bold = (float(found) for found in re.findall(r"central epsilon ([\d.]+)", text))
+    assert 0 < cautious < usual <= bold <= 1
+    assert "predicted: well sick" in text
+    assert "by scikit-learn: well sick" in text
+
+
+def test_accountant_alone(tmp_path):
+    text = printed("accountant_alone.py", tmp_path)
+    proved, forced = figure(r"everybody: epsilon ([\d.]+)", text), figure(r"dataset: about ([\d.]+)", text)
+    assert 0 < forced <= proved < figure(r"delta 1e-8: ([\d.]+)", text)
+    assert figure(r"certified: ([\d.]+)", text) < figure(r"fmt22_numeric: ([\d.]+)", text)
+    assert figure(r"(\d+) rounds fit; epsilon 0.5 at", text) >= 1
+
+
+def test_own_bound_is_in_table_and_picture(tmp_path):
+    options = "account --users 200 --budgets uniform1 --dimensions 3 --rounds 2 --plot account.png".split()
+    text = printed("own_bound.py", tmp_path, *options)
+    names = ("smaller_of_two", "eon_numeric", "fmt22_numeric")
+    own, *others = (figure(rf"{name}\W+([\d.]+)", text) for name in names)
+    assert own == min(others)
+    assert (tmp_path / "account.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_own_mechanism_is_not_called_certified(tmp_path):
+    text = printed("own_mechanism.py", tmp_path)
+    assert figure(r"([\d.]+)% right", text) > 60
+    assert "nothing central is certified: apes: no curve is proved" in text
+
+
+def test_own_model(tmp_path):
+    text = printed("own_model.py", tmp_path)
+    assert figure(r"before, (-?[\d.]+) after", text) < figure(r"loss (-?[\d.]+) before", text)
+    assert figure(r"epsilon ([\d.]+) at delta 1e-05", text) <= 1
+
+
+def test_federation_of_three(tmp_path):
+    pytest.importorskip("flwr", reason="Flower is not installed: pip install 'apes-fl[flower]'")
+    folder = Path(shutil.copytree(EXAMPLES, tmp_path / "here"))
+    text = printed("federation_of_three.sh", folder, shell=("sh", "-e"))
+    assert "3 vaults, 3 users" in text
+    assert (folder / "trial" / "analyzer" / "run" / "model.npz").exists()
+
+
+def test_no_example_is_left_out():
+    tested = set(re.findall(r'printed\("(\w+\.\w+)"', Path(__file__).read_text(encoding="utf-8"))) | ELSEWHERE
+    assert tested == {path.name for path in EXAMPLES.iterdir() if path.is_file()}
