@@ -34,7 +34,6 @@ autodoc_member_order = "bysource"
 autodoc_class_signature = "separated"
 # Where torch is missing, what needs it is read without it.
 autodoc_mock_imports = [] if importlib.util.find_spec("torch") else ["torch"]
-napoleon_use_ivar = True
 napoleon_use_rtype = False
 napoleon_custom_sections = ["Contract", "Guarantee"]
 

@@ -2,7 +2,7 @@
 
 ``{output} own_table.py`` runs a file of ``examples/``; ``{shell}`` runs its lines, one after the other; ``{picture}
 FILE`` shows a picture that they left. All of a page is run in one folder, made for it and removed again. What fails is
-a warning, which fails the build.
+a warning, which fails the build. Whoever writes a page may leave it all out: ``make docs ARGS="-D executed_run=0"``.
 """
 
 import importlib.util
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +26,9 @@ from sphinx.util.docutils import SphinxDirective
 ROOT = Path(__file__).parents[2]
 LONGEST = 600.0
 """Seconds after which something that runs is given up."""
+WIDEST = 92
+"""Characters of a line that a page has room for."""
+WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False, "replace_whitespace": False}
 
 logger = logging.getLogger(__name__)
 
@@ -69,9 +73,11 @@ class Workshop:
 
 
 def _readable(printed: str, folder: Path) -> str:
-    """Without colours, spaces at the ends of lines, and the names of folders that nobody will find."""
+    """Without colours and the names of folders that nobody will find; sentences that are too long go on below."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", printed).replace(f"{folder}/", "").replace(str(folder), ".")
-    return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").split("\n")).strip("\n")
+    lines = [line.rstrip() for line in text.replace("\r\n", "\n").split("\n")]
+    parts = (part for line in lines for part in textwrap.wrap(line, WIDEST, **WHOLE_WORDS) or [line])
+    return "\n".join(parts).strip("\n")
 
 
 class _Runs(SphinxDirective):
@@ -80,7 +86,9 @@ class _Runs(SphinxDirective):
     option_spec: ClassVar[dict[str, Any]] = {"needs": directives.unchanged, "last": directives.nonnegative_int}
 
     def missing(self) -> list[nodes.Node] | None:
-        """A note in place of what cannot be run here, as a package is missing; None if all is there."""
+        """A note in place of what is not run here, as a package is missing; None if all is there."""
+        if not self.env.config.executed_run:
+            return [nodes.note("", nodes.paragraph("", "Not run when this page was built, on purpose."))]
         absent = [name for name in self.options.get("needs", "").split() if importlib.util.find_spec(name) is None]
         if not absent:
             return None
@@ -127,9 +135,10 @@ class Shell(_Runs):
         if (note := self.missing()) is not None:
             return [_block("\n".join(self.content), "console"), *note]
         shown: list[nodes.Node] = []
-        for command in re.sub(r"\\\n\s*", " ", "\n".join(self.content)).split("\n"):
+        # A command ends with the first line that has no backslash at its end.
+        for command in re.split(r"(?<!\\)\n", "\n".join(self.content)):
             shown.append(_block(f"$ {command}", "console"))
-            if printed := self.printed(command, ["sh", "-ec", command]):
+            if printed := self.printed(" ".join(command.replace("\\\n", "").split()), ["sh", "-ec", command]):
                 shown.append(_block(printed, "text", "printed"))
         return shown
 
@@ -145,6 +154,8 @@ class Picture(SphinxDirective):
         source = self.env.app.apes_workshop.folder(self.env.docname) / self.arguments[0]
         name = f"{self.env.docname}-{self.arguments[0]}".replace("/", "-")
         kept = Path(self.env.srcdir) / "_build" / "pictures" / name
+        if not self.env.config.executed_run:
+            return []
         if not source.exists():
             logger.warning("no picture %s was made", self.arguments[0], location=self.get_location())
             return []
@@ -171,6 +182,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx. Pages are read one after the other: what runs on them uses all cores."""
     app.apes_workshop = Workshop()
     app.add_config_value("executed_code", "", "env")
+    app.add_config_value("executed_run", True, "env")
     for name, directive in {"output": Output, "shell": Shell, "picture": Picture}.items():
         app.add_directive(name, directive)
     app.connect("env-purge-doc", _forget)

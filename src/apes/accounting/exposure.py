@@ -135,7 +135,7 @@ class Exposure:
 
     @property
     def ratio(self) -> float:
-        """R / C, as far as it bounds anything: |x_j| <= C alone keeps the norm below sqrt(d) C."""
+        """R / C, as far as it bounds anything: ``|x_j| <= C`` alone keeps the norm below sqrt(d) C."""
         most = math.sqrt(self.dimensions) * (1 + 4 * UNIT)
         return most if self.norm is None else min(max(self.norm / self.clip, _SMALLEST_RATIO), most)
 

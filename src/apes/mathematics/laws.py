@@ -88,8 +88,9 @@ class _Law(ABC):
 class ClipLaplace(_Law):
     """Laplace law cut to [-bound, bound] and renormalised (the paper's Definition 4).
 
-    pdf(z) = exp(-|z - g| / lam) / (lam W) on [-A, A], W = 2 - exp((-A + g) / lam) - exp((-A - g) / lam). Outside, pdf
-    is 0 and cdf 0 or 1 (z may be infinite); ppf(0) and ppf(1) are -A and A exactly. It is uniform as epsilon -> 0.
+    ``pdf(z) = exp(-|z - g| / lam) / (lam W)`` on [-A, A], ``W = 2 - exp((-A + g) / lam) - exp((-A - g) / lam)``.
+    Outside, pdf is 0 and cdf 0 or 1 (z may be infinite); ppf(0) and ppf(1) are -A and A exactly. It is uniform as
+    epsilon -> 0.
 
     Guarantee: in real arithmetic a report is epsilon-LDP when any location in [-clip, clip] may be replaced by any
     other (Theorem 1): pdf ratios are at most exp(epsilon), and reach it between the two end locations. Samples are
@@ -153,7 +154,7 @@ class ClipLaplace(_Law):
     def mean(self) -> F64:
         """Return the mean report: odd in the location, and 0 at 0 exactly.
 
-        The paper's formula is g (1 - (1 + a) exp(-a) sinh(h)/h) / (W/2), a = A / lam, h = |g| / lam. With the
+        The paper's formula is g (1 - (1 + a) exp(-a) sinh(h)/h) / (W/2), a = A / lam, ``h = |g| / lam``. With the
         incomplete gamma function P2(a) = 1 - (1 + a) exp(-a) its bracket is P2(a) - (1 + a) exp(-a) (sinh(h)/h - 1):
         both terms come without cancellation, and the second is at most 0.6 of the first because h <= a.
         """
@@ -189,8 +190,8 @@ class ClipLaplace(_Law):
 class Laplace(_Law):
     """Classic Laplace mechanism: location plus noise of scale lam = 2 clip / epsilon, on all reals.
 
-    pdf(z) = exp(-|z - g| / lam) / (2 lam): the paper's Definition 3 with sensitivity 2 clip. Guarantee, arguments and
-    ranges are those of ClipLaplace, without a bound.
+    ``pdf(z) = exp(-|z - g| / lam) / (2 lam)``: the paper's Definition 3 with sensitivity 2 clip. Guarantee, arguments
+    and ranges are those of ClipLaplace, without a bound.
     """
 
     def cdf(self, z: ArrayLike) -> F64:

@@ -30,7 +30,7 @@ class FedProx:
     Args:
         epochs: Local steps, at least 1.
         learning_rate: Local learning rate, in (0, inf).
-        mu: Weight of the proximal term (mu / 2) |w - w_global|^2, in [0, 10^3].
+        mu: Weight of the proximal term ``(mu / 2) |w - w_global|^2``, in [0, 10^3].
     """
 
     epochs: int = 10

@@ -38,7 +38,6 @@ class Partitions:
     is about a row group where a file's rows come in the order of ids, else a file.
 
     Attributes:
-        budgets: Local budgets of all who train.
         digest: SHA-256 of all files, of how they are read, and of the budgets.
         schema: What is public about the table.
         targets: None: a table has no targets.
