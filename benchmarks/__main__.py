@@ -45,7 +45,7 @@ def apes_round(dataset: Dataset, users: int, threads: int, norm: float | None = 
     """One round of APES: updates, draws, counts, calibration; of one bit per coordinate with a norm."""
     terms, population = Terms(clip=_CLIP, norm=norm), _population(dataset, users)
     model = LogisticRegression(dataset.train_images.shape[1], dataset.classes)
-    calibrator, workers = terms.calibrator(), Workers(threads=threads, users_at_once=128)
+    calibrator, workers = terms.calibrator(), Workers(threads=threads)
 
     def work() -> None:
         batch = run_round(terms, model, model.start(), population, SimulationSource(1, 1), workers=workers)

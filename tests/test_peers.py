@@ -41,7 +41,7 @@ def test_rounds_grow_until_everybody_took_part():
         asked.append(users)
         now[0] += users / 1000
 
-    measure(run_round, Task(None, None, 2500, 60.0, ""), lambda: now[0], said.append)
+    measure(run_round, Task("", 2500, 60.0, ""), lambda: now[0], said.append)
     assert asked == [100, 100, 1000, 2500, 2500, 2500]
     assert [stage.users for stage in said] == asked[1:]
     assert estimate(said, 2500).seconds == pytest.approx(2.5)

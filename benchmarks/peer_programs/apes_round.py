@@ -13,7 +13,7 @@ def main() -> None:
     task = read_task()
     terms = apes.Terms(clip=0.1, norm=NORM if task.variant == "2" else None)
     budgets, calibrator = apes.make_budgets("uniform2", task.users, 1), terms.calibrator()
-    model, workers = apes.LogisticRegression(task.images.shape[1], 10), apes.Workers(users_at_once=128)
+    model, workers = apes.LogisticRegression(task.images.shape[1], 10), apes.Workers()
     images, labels = np.asarray(task.images), task.labels.astype(np.uint8)
 
     def run_round(users: int) -> None:

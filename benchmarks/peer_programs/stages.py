@@ -4,7 +4,8 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +27,35 @@ class Stage(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Rows (users * PER_USER, features), classes, and how many users within how many seconds."""
+    """A folder with rows and classes, and how many users within how many seconds.
 
-    images: NDArray[np.float32]
-    labels: NDArray[np.int64]
+    It may be sent to other processes (Flower's does it with every message): so it names its files, and holds none.
+    """
+
+    folder: str
     users: int
     seconds: float
     variant: str
+
+    @property
+    def images(self) -> NDArray[np.float32]:
+        """Rows (users * PER_USER, features)."""
+        return np.asanyarray(_mapped(f"{self.folder}/images.npy"), dtype=np.float32)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Their classes."""
+        return np.asanyarray(_mapped(f"{self.folder}/labels.npy"), dtype=np.int64)
 
     def rows(self, user: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """A user's rows, copied: the file is only mapped."""
         part = slice(user * PER_USER, (user + 1) * PER_USER)
         return np.array(self.images[part]), np.array(self.labels[part])
+
+
+@cache
+def _mapped(file: str) -> NDArray[Any]:
+    return np.asanyarray(np.load(file, mmap_mode="r"))
 
 
 def read_task() -> Task:
@@ -48,9 +66,7 @@ def read_task() -> Task:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--variant", default="")
     given = parser.parse_args()
-    images = np.load(f"{given.data}/images.npy", mmap_mode="r")
-    labels = np.load(f"{given.data}/labels.npy", mmap_mode="r")
-    return Task(images, labels, given.users, given.seconds, given.variant)
+    return Task(given.data, given.users, given.seconds, given.variant)
 
 
 def upcoming(last: Stage, full_rounds: int, users: int, left: float) -> int:

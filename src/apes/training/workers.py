@@ -18,7 +18,6 @@ from apes.training.crews.processes import Processes
 from apes.training.crews.spread import Means, Spread
 from apes.training.crews.work import users_in_block
 
-USERS_AT_ONCE = 64
 # Tallies of the shuffler are 16 bits wide.
 _MOST_USERS_AT_ONCE = 2**16 - 1
 
@@ -31,7 +30,8 @@ class Workers:
         threads: Worker threads of this process, at least 1; by default one per core.
         executor: Does the work instead: any `concurrent.futures.Executor`, or a `distributed.Client`. Whoever made it
             closes it.
-        users_at_once: Users in a block, in [1, 65535]; of wide models fewer, so that memory stays bounded.
+        users_at_once: Most users in a block, in [1, 65535]; by default 64, of smaller models up to 1024. Of wide models
+            fewer, so that memory stays bounded.
         processes: So many processes of this machine do the work, at least 1; started and ended with a run.
         cluster: Workers of this cluster do it: ``tcp://HOST:PORT`` is a Dask scheduler, ``ray://HOST:PORT`` a Ray
             cluster, ``ray://local`` Ray on this machine.
@@ -41,7 +41,7 @@ class Workers:
 
     threads: int | None = None
     executor: Executor | None = None
-    users_at_once: int = USERS_AT_ONCE
+    users_at_once: int | None = None
     processes: int | None = None
     cluster: str | None = None
 
@@ -57,7 +57,8 @@ class Workers:
         if self.cluster is not None:
             check_address(self.cluster)
             unused({"threads": self.threads}, "the cluster does the work")
-        whole("users_at_once", self.users_at_once, 1, _MOST_USERS_AT_ONCE)
+        if self.users_at_once is not None:
+            whole("users_at_once", self.users_at_once, 1, _MOST_USERS_AT_ONCE)
 
     @property
     def count(self) -> int:

@@ -101,6 +101,10 @@ class TrustedServer:
         return tuple(found)
 
 
+# Sums are of single precision within a block: always of the same users, whoever works.
+_USERS_AT_ONCE = 64
+
+
 def _clipped_sum(model: Model, weights: F64, people: Population, norm: float, workers: Workers) -> F64:
     """Sum of everybody's updates, each scaled down to a norm of at most R."""
     now, users = weights.astype(np.float32), people.budgets.size
@@ -110,7 +114,7 @@ def _clipped_sum(model: Model, weights: F64, people: Population, norm: float, wo
         norms = np.sqrt(np.einsum("ij,ij->i", updates, updates, dtype=np.float64))
         return np.asarray(np.minimum(1, norm / np.maximum(norms, norm)).astype(np.float32) @ updates, dtype=np.float32)
 
-    blocks = pairwise([*range(0, users, workers.users_at_once), users])
+    blocks = pairwise([*range(0, users, _USERS_AT_ONCE), users])
     with quiet_blas(), ThreadPoolExecutor(workers.count) as pool:
         # In the order of users, so that the sum does not depend on threads.
         return np.asarray(np.sum(list(pool.map(of_block, blocks)), axis=0, dtype=np.float64))

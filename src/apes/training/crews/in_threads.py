@@ -11,9 +11,9 @@ from apes.training.crews.work import Order, Present, edges, take_reports
 
 
 class Threads:
-    """So many threads, at least 1; ``users_at_once`` are in a block."""
+    """So many threads, at least 1; ``users_at_once`` are in a block, or what suits the model."""
 
-    def __init__(self, threads: int, users_at_once: int) -> None:
+    def __init__(self, threads: int, users_at_once: int | None) -> None:
         self._threads, self._at_once = threads, users_at_once
 
     @property

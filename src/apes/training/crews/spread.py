@@ -14,7 +14,7 @@ from apes.population import Population, part_of
 from apes.shuffler.parts import Part
 from apes.training.cohort import Cohort
 from apes.training.crews.crew import Facts, Job
-from apes.training.crews.work import Order, Present
+from apes.training.crews.work import FEWEST_USERS, Order, Present
 
 
 class Means(Protocol):
@@ -44,7 +44,7 @@ class Means(Protocol):
 class Spread:
     """A crew of workers elsewhere, by some means; ``threads`` of this process put together what comes back."""
 
-    def __init__(self, means: Means, users_at_once: int, threads: int) -> None:
+    def __init__(self, means: Means, users_at_once: int | None, threads: int) -> None:
         self._means, self._at_once, self._threads = means, users_at_once, threads
         self._people: Population | None = None
         self._edges: list[int] = []
@@ -82,7 +82,9 @@ class Spread:
         """Send everybody's data, unless it was: once a run."""
         if people is self._people:
             return
-        shares = min(self._means.shares, -(-count // self._at_once))
+        # None of them so small that sending the work takes longer than the work.
+        least = FEWEST_USERS if self._at_once is None else self._at_once
+        shares = min(self._means.shares, -(-count // least))
         self._edges = [count * share // shares for share in range(shares + 1)]
         self._shares, whole = [], None
         for share, (start, stop) in enumerate(pairwise(self._edges)):

@@ -21,6 +21,10 @@ from apes.training.cohort import Cohort
 
 # Numbers of a block that are in memory at once: 16 MB of updates per thread, or one update if that is longer.
 _NUMBERS_AT_ONCE = 1 << 22
+# Users in a block, unless somebody says otherwise: as many as have 8 MB of updates together, within limits. In a block
+# that is done too soon, threads spend their time handing the interpreter's lock to and fro; and counts per level are
+# brought into the first cache once per block.
+FEWEST_USERS, _MOST_USERS, _NUMBERS_THAT_SUIT = 64, 1024, 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +85,7 @@ class Order:
         source: The round's randomness.
         users: How many take part, on all workers together.
         only_sums: As for `apes.train`.
-        users_at_once: Users in a block; of wide models fewer, so that memory stays bounded.
+        users_at_once: Most users in a block, or None (`users_in_block`).
         version: Of the package, where the order was given.
     """
 
@@ -90,7 +94,7 @@ class Order:
     source: SimulationSource
     users: int
     only_sums: bool
-    users_at_once: int
+    users_at_once: int | None
     version: str = field(default_factory=lambda: own_version())
 
     @property
@@ -127,8 +131,10 @@ def take_reports(
             collector.add(report)
 
 
-def users_in_block(most: int, dimensions: int) -> int:
-    """How many users are in a block, for a model of so many coordinates: at least 1."""
+def users_in_block(most: int | None, dimensions: int) -> int:
+    """How many users are in a block, for a model of so many coordinates: at least 1; None takes what suits it."""
+    if most is None:
+        most = min(max(FEWEST_USERS, _NUMBERS_THAT_SUIT // dimensions), _MOST_USERS)
     return max(1, min(most, _NUMBERS_AT_ONCE // dimensions))
 
 
