@@ -24,9 +24,11 @@ from apes.mathematics.arrays import U32
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.models.logistic import LogisticRegression
-from apes.population import People, Population
+from apes.people.people import People
+from apes.population import Population
 from apes.terms.terms import Terms
-from apes.training.round import Workers, run_round
+from apes.training.round import run_round
+from apes.training.workers import Workers
 from benchmarks import growth
 from benchmarks.numpy_round import round_of_algorithm_1
 from benchmarks.synthetic import SyntheticPopulation

@@ -22,7 +22,8 @@ from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.models.logistic import LogisticRegression
 from apes.terms.terms import Terms
-from apes.training.round import Workers, run_round
+from apes.training.round import run_round
+from apes.training.workers import Workers
 from benchmarks.synthetic import SyntheticPopulation
 from benchmarks.timing import peak_mb, timed
 

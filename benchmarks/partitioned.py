@@ -25,7 +25,8 @@ from apes.messages import CountedBatch
 from apes.models.logistic import LogisticRegression
 from apes.partitions.partitions import Partitions
 from apes.terms.terms import Terms
-from apes.training.round import Workers, run_round
+from apes.training.round import run_round
+from apes.training.workers import Workers
 
 _CLASSES, _ROWS_EACH = 10, 2
 _TERMS = Terms(clip=0.1, norm=1.0)

@@ -13,11 +13,11 @@ import numpy as np
 from rich.console import Console
 
 from apes.models.logistic import LogisticRegression
-from apes.population import People
+from apes.people.people import People
 from apes.terms.plan import Plan
 from apes.training.memory import round_bytes
-from apes.training.round import Workers
 from apes.training.train import train
+from apes.training.workers import Workers
 from benchmarks.timing import peak_mb
 
 _CLASSES = 100

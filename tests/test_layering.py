@@ -10,7 +10,7 @@ import apes
 SOURCE = Path(apes.__file__).parent
 FOUNDATION = {"errors", "checks", "mathematics"}
 # What a user's side stands on, and what all parties exchange.
-PEOPLE = {"budgets", "data", "population", "partitions", "models", "features"}
+PEOPLE = {"budgets", "data", "population", "people", "partitions", "models", "features"}
 PARTIES = {"client", "shuffler", "analyzer"}
 ZONES = FOUNDATION | PEOPLE | PARTIES | {"messages", "accounting"}
 TRAINING = ZONES | {"terms", "training", "storage"}
@@ -23,8 +23,9 @@ ROOMS = {
     "storage": {"errors", "checks"},
     "budgets": FOUNDATION,
     "data": FOUNDATION | {"storage"},
-    "population": FOUNDATION | {"budgets", "data"},
-    "partitions": FOUNDATION | {"budgets", "data", "population"},
+    "population": FOUNDATION | {"data"},
+    "people": FOUNDATION | {"budgets", "data", "population"},
+    "partitions": FOUNDATION | {"budgets", "data", "population", "people"},
     "torch_modules": FOUNDATION,
     "models": FOUNDATION | {"data", "population", "torch_modules"},
     "features": FOUNDATION | {"data", "population", "torch_modules"},
@@ -227,6 +228,8 @@ def test_what_is_too_large_is_seen(text, found):
         ("apes.messages", "import apes.cli.main"),
         ("apes.storage.files", "from apes.data import load"),
         ("apes.population", "import apes"),
+        ("apes.population", "from apes.people.people import People"),
+        ("apes.models.logistic", "from apes.people.people import People"),
         ("apes.budgets", "from apes.models.model import Model"),
         ("apes.models.logistic", "from apes.client.clip import clipped"),
         ("apes.features.feature_map", "from apes.client.client import Client"),

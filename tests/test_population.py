@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from apes.errors import ParameterError
-from apes.population import People
+from apes.people.people import People
 
 SIZES = [3, 1, 2, 5, 1]
 

@@ -46,7 +46,8 @@ if typing.TYPE_CHECKING:
     from apes.models.torch_model import TorchModel as TorchModel
     from apes.models.trained import Trained
     from apes.partitions.partitions import Partitions
-    from apes.population import Examples, People, Population, UserBlock
+    from apes.people.people import People
+    from apes.population import Examples, Population, UserBlock
     from apes.storage.version import __version__
     from apes.terms.fitting import fitted
     from apes.terms.frameworks import FRAMEWORKS, Framework
@@ -98,7 +99,8 @@ _HOMES = {
     "apes.models.torch_model": "TorchModel",
     "apes.models.trained": "Trained",
     "apes.partitions.partitions": "Partitions",
-    "apes.population": "Examples People Population UserBlock",
+    "apes.people.people": "People",
+    "apes.population": "Examples Population UserBlock",
     "apes.storage.version": "__version__",
     "apes.terms.fitting": "fitted",
     "apes.terms.frameworks": "FRAMEWORKS Framework",

@@ -29,7 +29,7 @@ from apes.mathematics.levels import level_values
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import CountedBatch, PermutedBatch, SummedBatch
 from apes.models.logistic import LogisticRegression
-from apes.population import People
+from apes.people.people import People
 from apes.shuffler.shuffle import LevelCounter
 
 CLIP = 0.1

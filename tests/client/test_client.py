@@ -12,7 +12,7 @@ from apes.errors import ParameterError
 from apes.mathematics.randomness import SimulationSource
 from apes.models.logistic import FedProx, LogisticRegression
 from apes.models.model import prepare_updates
-from apes.population import People
+from apes.people.people import People
 
 USERS, CLASSES, CLIP = 9, 5, 0.1
 SOURCE = SimulationSource(6, 3)

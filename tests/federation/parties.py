@@ -85,6 +85,11 @@ def apes(*arguments):
     return done.exit_code, done.stdout, done.stderr
 
 
+def joining(device, invitation, data, *more):
+    """The command by which a device joins, without being asked, vault and courier under one account."""
+    return "federation", "join", "--yes", "--one-account", device, "--invitation", invitation, "--data", data, *more
+
+
 def agreed(rounds=3, features=4, local=None, limits=None, **choices):
     """Terms on 3 classes and 16 levels; by default for three users or more with budgets from 0.05 to 1."""
     terms = Terms(rounds=rounds, levels=16, delta=1e-3, **choices)

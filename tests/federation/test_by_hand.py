@@ -11,7 +11,7 @@ from unittest.mock import ANY
 
 import numpy as np
 import pytest
-from parties import apes
+from parties import apes, joining
 
 from apes.federation.trial.layout import free_ports
 from apes.federation.trial.processes import environment
@@ -73,9 +73,7 @@ def test_from_the_invitation_to_the_model(invited):
     for number, budgets in enumerate(([0.5], [1.0, 2.0]), 1):
         data = write_data(folder / f"data{number}.npz", number, budgets)
         device = folder / f"device{number}"
-        joined = apes(
-            "federation", "join", "--yes", "--one-account", device, "--invitation", org / "invitation", "--data", data
-        )
+        joined = apes(*joining(device, org / "invitation", data))
         assert joined[0] == 0, joined[2]
         devices.append(device)
     assert apes("federation", "admit", org, *(device / "card.json" for device in devices))[0] == 0
@@ -113,9 +111,7 @@ def is_up(port):
 def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path):
     data = write_data(tmp_path / "data.npz", 1, budgets, features)
     invitation = invited[0] / "org" / "invitation"
-    code, _, errors = apes(
-        "federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", data
-    )
+    code, _, errors = apes(*joining(tmp_path / "d", invitation, data))
     assert code == 2
     assert said in errors
     assert not (tmp_path / "d").exists()
@@ -123,21 +119,11 @@ def test_who_does_not_fit_cannot_join(invited, budgets, features, said, tmp_path
 
 def test_who_joins_may_set_a_limit_for_life(invited, tmp_path):
     data, invitation = write_data(tmp_path / "data.npz", 1, [1.0]), invited[0] / "org" / "invitation"
-    joining = [
-        "federation",
-        "join",
-        "--yes",
-        "--one-account",
-        tmp_path / "d",
-        "--invitation",
-        invitation,
-        "--data",
-        data,
-    ]
-    code, _, errors = apes(*joining, "--lifetime-epsilon", 0)
+    join = joining(tmp_path / "d", invitation, data)
+    code, _, errors = apes(*join, "--lifetime-epsilon", 0)
     assert (code, "lifetime_epsilon must be in (0, inf)" in errors) == (2, True)
     assert not (tmp_path / "d").exists()
-    assert apes(*joining, "--lifetime-epsilon", 5000, "--lifetime-delta", 1e-7)[0] == 0
+    assert apes(*join, "--lifetime-epsilon", 5000, "--lifetime-delta", 1e-7)[0] == 0
     (user,) = json.loads(apes("federation", "spent", tmp_path / "d", "--json")[1])["users"]
     # The allowance is for one run of one round; centrally, there is room for more.
     assert user["central"] == {"mu": 0, "epsilon": 0, "delta": 1e-7, "limit": 5000, "rounds_left": ANY}
@@ -147,20 +133,7 @@ def test_who_joins_may_set_a_limit_for_life(invited, tmp_path):
 def test_too_few_cards_are_not_admitted(invited, tmp_path):
     folder = invited[0]
     data = write_data(tmp_path / "data.npz", 1, [1.0])
-    assert (
-        apes(
-            "federation",
-            "join",
-            "--yes",
-            "--one-account",
-            tmp_path / "d",
-            "--invitation",
-            folder / "org" / "invitation",
-            "--data",
-            data,
-        )[0]
-        == 0
-    )
+    assert apes(*joining(tmp_path / "d", folder / "org" / "invitation", data))[0] == 0
     code, _, errors = apes("federation", "admit", folder / "org", tmp_path / "d" / "card.json")
     assert code == 2
     said = "smallest_cohort 1 of honest senders beside colluding 2 needs at least 3 senders in all, got 1"

@@ -16,6 +16,7 @@ from parties import (
     agreed,
     announced,
     apes,
+    joining,
     opened,
     population,
     release_of,
@@ -99,8 +100,7 @@ def org(tmp_path):
 
 def test_who_joins_allows_one_run_at_the_cap(org, tmp_path):
     np.savez(tmp_path / "data.npz", **population(), budgets=BUDGETS)
-    joined = "--invitation", org / "invitation", "--data", tmp_path / "data.npz"
-    assert apes("federation", "join", "--yes", "--one-account", tmp_path / "d", *joined)[0] == 0
+    assert apes(*joining(tmp_path / "d", org / "invitation", tmp_path / "data.npz"))[0] == 0
     assert [account.allowance for account in read_accounts(tmp_path / "d")] == (15 * CAPPED * 3).tolist()
     assert {account.rounds_left for account in read_accounts(tmp_path / "d")} == {3}
     assert apes("federation", "admit", org, tmp_path / "d" / "card.json")[0] == 0

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from own_models import PACKAGE, forget, installed, write_package
-from parties import ANALYZER, BUDGETS, RUN, VaultProcess, agreed, announced, apes, opened, population
+from parties import ANALYZER, BUDGETS, RUN, VaultProcess, agreed, announced, apes, joining, opened, population
 
 from apes import Examples, LogisticRegression, Schedule, Terms
 from apes.errors import DataError, ParameterError
@@ -25,7 +25,7 @@ from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.model import Discreet, check_fit
 from apes.federation.vault.vault import Request, Vault
-from apes.population import People
+from apes.people.people import People
 from apes.shuffler.service.policy import Limits
 
 MAKE = "tiny_models:make"
@@ -60,9 +60,7 @@ def data(tmp_path):
 
 
 def join(folder, invitation, data, *more):
-    return apes(
-        "federation", "join", "--yes", "--one-account", folder, "--invitation", invitation, "--data", data, *more
-    )
+    return apes(*joining(folder, invitation, data, *more))
 
 
 def test_a_model_is_named_by_the_hash_of_its_digest(package):
@@ -118,20 +116,7 @@ def test_what_lies_where_the_process_runs_is_not_installed(tmp_path, monkeypatch
 def test_nor_in_a_process_of_its_own(invitation, data, tmp_path):
     """A folder with a module of the right name, in which the command is run."""
     here = write_package(tmp_path / "here", "tiny_models", PACKAGE)
-    command = [
-        sys.executable,
-        "-m",
-        "apes",
-        "federation",
-        "join",
-        "--yes",
-        "--one-account",
-        "d",
-        "--invitation",
-        invitation,
-        "--data",
-        data,
-    ]
+    command = [sys.executable, "-m", "apes", *joining("d", invitation, data)]
     done = subprocess.run([*command, "--model", MAKE], cwd=here, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert "tiny_models:make must be installed" in done.stderr

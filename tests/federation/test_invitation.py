@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import BUDGETS, agreed, apes, population
+from parties import BUDGETS, agreed, apes, joining, population
 
 from apes import Examples, Schedule
 from apes.errors import ParameterError, ProtocolError
@@ -56,8 +56,7 @@ def people(first, count):
 def joined(invitation, tmp_path, first=0, count=4):
     np.savez(tmp_path / "data.npz", **people(first, count))
     device = tmp_path / "device"
-    given = "--yes", "--one-account", "--invitation", invitation, "--data", tmp_path / "data.npz"
-    return device, apes("federation", "join", device, *given)
+    return device, apes(*joining(device, invitation, tmp_path / "data.npz"))
 
 
 def test_an_honest_invitation_is_joined_and_shows_its_fingerprint(invitation, tmp_path):

@@ -13,7 +13,7 @@ from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.vault import Request, Vault
-from apes.population import People
+from apes.people.people import People
 from apes.shuffler.service.gate import Gate
 from apes.shuffler.service.intake import Intake
 from apes.shuffler.service.ledger import ShufflerLedger

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from own_models import TORCH_PACKAGE, forget, write_package
 from own_tables import LIMITS, OPTIONS, WITH_LEVELS, rows_of, write_table
-from parties import apes
+from parties import apes, joining
 from trials import begin_up, end_up, is_simulated, looked_at, opened, told
 
 import apes as library
@@ -65,8 +65,7 @@ def invited(package, tmp_path_factory):
         own = [row for row in rows if int(row[0][1:]) % DEVICES + 1 == device]
         table, home = write_table(folder / f"{device}.csv", own), layout.device(device)
         columns = "--user-column", "person", "--budget-column", "privacy", "--model", MAKE
-        joined = "--invitation", layout.invitation, "--data", table
-        told("federation", "join", "--yes", "--one-account", home, *joined, *columns)
+        told(*joining(home, layout.invitation, table, *columns))
         cards.append(home / "card.json")
     told("federation", "admit", org, *cards)
     change(layout.analyzer / "analyzer.json", keep_sealed=True)

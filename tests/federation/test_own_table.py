@@ -17,7 +17,7 @@ from own_tables import (
     rows_of,
     write_table,
 )
-from parties import apes
+from parties import apes, joining
 from trials import told
 
 from apes import Examples, LinearRegression, LogisticRegression, People, Schedule
@@ -104,18 +104,7 @@ def test_five_devices_encode_as_one_table(invitation, tmp_path):
     for device, (part, order) in enumerate(zip(parts, orders, strict=True)):
         table, folder = write_table(tmp_path / f"{device}.csv", part, order), tmp_path / f"d{device}"
         columns = "--user-column", "person", "--budget-column", "privacy"
-        answer = told(
-            "federation",
-            "join",
-            "--yes",
-            "--one-account",
-            folder,
-            "--invitation",
-            invitation,
-            "--data",
-            table,
-            *columns,
-        )
+        answer = told(*joining(folder, invitation, table, *columns))
         assert answer["table"]["rows"] == len(part)
         alone = whole(part)
         own = alone.block(0, alone.budgets.size)
@@ -135,19 +124,7 @@ def test_five_devices_encode_as_one_table(invitation, tmp_path):
 def test_one_persons_table_needs_no_column_of_persons(invitation, tmp_path):
     rows = [row for row in rows_of(range(12), seed=1) if row[0] == "p03"]
     table = write_table(tmp_path / "mine.csv", rows, ["diagnosis", "city", "height", "age"])
-    told(
-        "federation",
-        "join",
-        "--yes",
-        "--one-account",
-        tmp_path / "d",
-        "--invitation",
-        invitation,
-        "--data",
-        table,
-        "--budget",
-        0.5,
-    )
+    told(*joining(tmp_path / "d", invitation, table, "--budget", 0.5))
     stored = read_arrays(tmp_path / "d" / "vault" / "data.npz", ("features", "offsets", "budgets"))
     assert stored["features"].tobytes() == whole(rows).block(0, 1).features.tobytes()
     assert (stored["offsets"].tolist(), stored["budgets"].tolist()) == ([0, len(rows)], [0.5])
@@ -172,10 +149,7 @@ def test_a_table_that_does_not_fit_cannot_join(invitation, tmp_path, change, col
     first, *rest = rows_of(range(4))
     first = list((dict(zip(HEADER, first, strict=True)) | change).values())
     table = write_table(tmp_path / "mine.csv", [first, *rest])
-    code, _, errors = apes(
-        *("federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", table),
-        *("--user-column", "person", *columns),
-    )
+    code, _, errors = apes(*joining(tmp_path / "d", invitation, table, "--user-column", "person", *columns))
     assert code == 2
     assert said in errors.splitlines()[-1]
     assert not {path.name for path in tmp_path.iterdir()} & {"d", ".d.part"}
@@ -183,10 +157,7 @@ def test_a_table_that_does_not_fit_cannot_join(invitation, tmp_path, change, col
 
 def test_columns_that_are_missing(invitation, tmp_path):
     table = write_table(tmp_path / "mine.csv", rows_of(range(4)), ["person", "age", "city", "diagnosis"])
-    code, _, errors = apes(
-        *("federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", invitation, "--data", table),
-        *("--user-column", "person", "--budget", 0.5),
-    )
+    code, _, errors = apes(*joining(tmp_path / "d", invitation, table, "--user-column", "person", "--budget", 0.5))
     assert code == 2
     assert "mine.csv has no column 'height'; its columns are person, age, city, diagnosis" in errors
 
@@ -200,17 +171,8 @@ def test_real_valued_labels(tmp_path):
     terms = FederationTerms.read(tmp_path / "org" / "invitation" / "terms.json")
     assert terms.model == LinearRegression(1)
     table = write_table(tmp_path / "mine.csv", rows_of(range(3)))
-    mine = "--data", table, "--user-column", "person", "--budget", 0.5
-    told(
-        "federation",
-        "join",
-        "--yes",
-        "--one-account",
-        tmp_path / "d",
-        "--invitation",
-        tmp_path / "org" / "invitation",
-        *mine,
-    )
+    mine = table, "--user-column", "person", "--budget", 0.5
+    told(*joining(tmp_path / "d", tmp_path / "org" / "invitation", *mine))
     stored = read_arrays(tmp_path / "d" / "vault" / "data.npz", ("labels",))["labels"]
     assert stored.dtype == np.float32
     assert np.abs(stored).max() <= 1
@@ -240,10 +202,7 @@ def test_what_does_nothing_is_refused(tmp_path, command, options, said):
 
 
 def test_whoever_has_no_table_names_no_columns(tmp_path, small, images_only):
-    code, _, errors = apes(
-        *("federation", "join", "--yes", "--one-account", tmp_path / "d", "--invitation", images_only),
-        *("--data", tmp_path / "x.npz", "--budget", 1),
-    )
+    code, _, errors = apes(*joining(tmp_path / "d", images_only, tmp_path / "x.npz", "--budget", 1))
     assert code == 2
     assert "budget must be left out: the terms are not about tables" in errors
 

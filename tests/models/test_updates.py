@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from apes.errors import ApesError, ParameterError
 from apes.models.logistic import FedProx, LogisticRegression
-from apes.population import People
+from apes.people.people import People
 
 EPS32 = float(np.finfo(np.float32).eps)
 TOLERANCE = 3 * EPS32

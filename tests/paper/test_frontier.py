@@ -33,7 +33,7 @@ from apes.paper.setting import Setting, quick
 from apes.paper.task import task_of
 from apes.terms.fitting import NORM
 from apes.terms.schedule import Schedule
-from apes.training.round import Workers
+from apes.training.workers import Workers
 
 USERS = 50
 

@@ -14,7 +14,7 @@ from apes.cli.subjects import people_of_table
 from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
 from apes.federation.device_accounts import COURIER_ACCOUNT, VAULT_ACCOUNT, DeviceAccounts
-from apes.population import People
+from apes.people.people import People
 from apes.terms.own_table import OwnTable
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from apes.cli import display
 from apes.mathematics.arrays import F64
 from apes.models.model import Model
 from apes.partitions.partitions import Partitions
-from apes.population import People
+from apes.people.people import People
 from apes.terms.own_table import OwnTable
 from apes.terms.simulation import Simulation
 from apes.training.train import TrainingResult

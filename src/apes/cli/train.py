@@ -18,7 +18,7 @@ from apes.features.feature_map import FeatureMap
 from apes.models.model import Model
 from apes.partitions.part import CACHE_MB
 from apes.partitions.partitions import Partitions
-from apes.population import People
+from apes.people.people import People
 from apes.storage.version import __version__
 from apes.terms.fitting import fitted
 from apes.terms.own_table import OwnTable

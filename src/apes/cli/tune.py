@@ -15,8 +15,8 @@ from apes.storage.version import __version__
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
 from apes.training.plan_file import PlanFile
-from apes.training.round import Workers
 from apes.training.tuning import FEWEST_RUNS, Trial, Tuned, tune
+from apes.training.workers import Workers
 
 _DATA = f"A public or synthetic data set: {', '.join(NAMES)}. Its test part is never looked at."
 _FOR = "The private data set that the plan is for; never looked at, and refused if it is the public one."

@@ -4,10 +4,18 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from apes.data.table.cells import is_missing, quoted
+from apes.data.table.cells import as_they_are, is_missing, quoted
 from apes.errors import ParameterError
+
+
+def given_ids(users: ArrayLike) -> NDArray[Any]:
+    """User ids as they are; one per row is checked later."""
+    try:
+        return as_they_are(users)
+    except ValueError:
+        raise ParameterError("users must be ids, one per row, got lists of different lengths") from None
 
 
 def persons(ids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:

@@ -9,7 +9,8 @@ from apes.features.feature_map import seen_through
 from apes.features.named import PIXELS, named_features
 from apes.federation.agreed_model import AgreedModel, check_examples
 from apes.federation.installed import InstalledModel, installed_model
-from apes.population import Examples, People
+from apes.people.people import People
+from apes.population import Examples
 from apes.terms.own_table import OwnTable
 from apes.terms.simulation import Simulation
 

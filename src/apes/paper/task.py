@@ -7,7 +7,7 @@ from typing import Any
 from apes.data import Dataset
 from apes.features.feature_map import FeatureMap
 from apes.models.logistic import LogisticRegression
-from apes.population import People
+from apes.people.people import People
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
 

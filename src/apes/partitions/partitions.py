@@ -15,15 +15,15 @@ from apes.data.partitions.cache import PIECES
 from apes.data.partitions.files import Files
 from apes.data.partitions.opened import Opened, open_partitions
 from apes.data.partitions.piece_rows import read_piece
-from apes.data.table.cells import by_text
 from apes.data.table.chunk import Progress
 from apes.data.table.people_rows import TableFacts, clipped_shares
-from apes.data.table.reading import MOST_ROWS, TEST_SHARE, UNIT, Bounds, Reading
+from apes.data.table.reading import MOST_ROWS, TEST_SHARE, UNIT, Bounds, Reading, bounds_by_name
 from apes.data.table.schema import CLASSIFICATION, Schema
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64
 from apes.partitions.part import CACHE_MB, Part
-from apes.population import Examples, UserBlock, bounds_by_name, budgets_by_name, levels_by_name
+from apes.people.own_numbers import budgets_beside, budgets_by_name, levels_beside
+from apes.population import Examples, UserBlock
 
 
 class Partitions:
@@ -99,7 +99,7 @@ class Partitions:
                 cannot be read, or somebody is in two files; in one line that names the file.
         """
         by_name, texts = bounds_by_name(bounds), {} if categories is None else categories
-        levels = levels_by_name(budget, budgets)
+        levels = levels_beside(budget, budgets)
         reading = Reading(
             user, label, budget, levels, by_name, texts, classes, task, ignore, max_rows, test_share, seed
         )
@@ -116,18 +116,10 @@ class Partitions:
         progress: Progress | None = None,
     ) -> "Partitions":
         """Open files by how they are to be read; ``budgets`` by user id or by a law, where they have none."""
-        by_name, law = None, ""
-        if reading.budget is None:
-            if budgets is None:
-                raise ParameterError("budget must name a column, or budgets a law or everybody's own; got neither")
-            if isinstance(budgets, str):
-                law = budgets
-                if law.startswith("file:"):
-                    raise ParameterError(f"budgets of a table must be in a column of it, or by a law, got {law!r}")
-            else:
-                by_name = partial(budgets_by_name, by_text("budgets", budgets))
+        beside = "" if reading.budget is not None else budgets_beside(budgets)
+        by_name = None if isinstance(beside, str) else partial(budgets_by_name, beside)
         opened = open_partitions(source, reading, by_name, progress)
-        own = make_budgets(law, opened.facts.users, reading.seed) if opened.budgets is None else opened.budgets
+        own = make_budgets(str(beside), opened.facts.users, reading.seed) if opened.budgets is None else opened.budgets
         return cls(opened, own, cache_mb)
 
     @property

@@ -17,7 +17,8 @@ from apes.models.linear import LinearRegression
 from apes.models.logistic import FedProx, LogisticRegression
 from apes.partitions.part import CACHE_MB
 from apes.partitions.partitions import Partitions
-from apes.population import KnownRows, People
+from apes.people.people import People
+from apes.population import KnownRows
 
 
 @dataclass(frozen=True)

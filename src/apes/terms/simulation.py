@@ -11,7 +11,7 @@ from apes.data.split import parse_split
 from apes.features.feature_map import FeatureMap
 from apes.features.named import named_features
 from apes.models.logistic import FedProx, LogisticRegression
-from apes.population import People
+from apes.people.people import People
 
 
 @dataclass(frozen=True)

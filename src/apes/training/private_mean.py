@@ -15,10 +15,12 @@ from apes.mathematics.arrays import F32, F64
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.models.model import PreparedUpdate, WholeUpdates
-from apes.population import Examples, People, UserBlock
+from apes.people.people import People
+from apes.population import Examples, UserBlock
 from apes.terms.terms import Terms
 from apes.training.memory import check_memory
-from apes.training.round import Workers, run_round
+from apes.training.round import run_round
+from apes.training.workers import Workers
 
 
 class PrivateMean:

@@ -7,8 +7,7 @@ from apes.models.model import Model
 from apes.population import Population
 from apes.terms.terms import Terms
 from apes.training.crews.crew import Crew, Job
-from apes.training.workers import Workers as Workers
-from apes.training.workers import opened
+from apes.training.workers import Workers, opened
 
 
 def run_round(

@@ -20,12 +20,13 @@ from apes.checks import whole
 from apes.data import Dataset, partition
 from apes.errors import ParameterError
 from apes.features.oriented_gradients import OrientedGradients
-from apes.population import Examples, People
+from apes.people.people import People
+from apes.population import Examples
 from apes.terms.fitting import NORM, ROUNDS, fitted
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
-from apes.training.round import Workers
 from apes.training.train import train
+from apes.training.workers import Workers
 
 FEWEST_RUNS = 8
 """Half of them compare the best few, which takes as many different settings."""

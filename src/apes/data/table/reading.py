@@ -106,3 +106,8 @@ class Reading:
         except (TypeError, ValueError):
             raise ParameterError(f"bounds of column {name!r} must be LOW and HIGH, got {bounds!r}") from None
         return Number(name, low, high)
+
+
+def bounds_by_name(bounds: Mapping[str, Bounds] | Bounds) -> Mapping[str, Bounds]:
+    """Bounds of columns by name; one pair is that of all."""
+    return bounds if isinstance(bounds, Mapping) else {ALL_OTHERS: bounds}

@@ -15,7 +15,7 @@ from apes.federation.subject import Subject
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, Federation, Layout, free_ports
 from apes.federation.vault.folder import ARRAYS
-from apes.population import People
+from apes.people.people import People
 from apes.shuffler.service.policy import Limits
 from apes.storage.settings import write_settings
 from apes.terms.plan import Plan

@@ -27,7 +27,7 @@ from apes.federation.vault.vault import Vault, charges_of
 from apes.federation.vault.warm_up import warm_up
 from apes.federation.vault.witness import ID_BYTES, Witness
 from apes.models.model import Model
-from apes.population import People
+from apes.people.people import People
 from apes.storage.arrays import read_arrays
 from apes.storage.json_logs import log
 from apes.storage.settings import read_settings

@@ -21,10 +21,12 @@ from apes.mathematics.randomness import SimulationSource
 from apes.paper.convergence.bound import Assumptions, convergence_bound
 from apes.paper.convergence.calibration_error import CalibrationError, calibration_error
 from apes.paper.convergence.published import PublishedAssumptions, published_bound
-from apes.population import Examples, People, UserBlock
+from apes.people.people import People
+from apes.population import Examples, UserBlock
 from apes.terms.mechanism import CONTINUOUS
 from apes.terms.terms import Terms
-from apes.training.round import Workers, run_round
+from apes.training.round import run_round
+from apes.training.workers import Workers
 
 SMOOTHNESS, PL = 1.0, 0.8
 SPREAD = 0.2

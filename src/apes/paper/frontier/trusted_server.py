@@ -23,10 +23,11 @@ from apes.mathematics.arrays import F32, F64
 from apes.mathematics.compiled import quiet_blas
 from apes.messages import Estimate
 from apes.models.model import Model, check_model, evaluated
-from apes.population import People, Population
+from apes.people.people import People
+from apes.population import Population
 from apes.terms.schedule import Schedule
 from apes.terms.terms import Terms
-from apes.training.round import Workers
+from apes.training.workers import Workers
 
 # Keeps the stream apart from those that other parts of the package derive from the same seed.
 _STREAM = 0x5452_5553_54

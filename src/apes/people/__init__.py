@@ -1,0 +1,1 @@
+"""People whose rows are in memory, and every way to make them."""
