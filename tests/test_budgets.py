@@ -1,10 +1,14 @@
 """A population's budgets: the nine laws against scipy, the plain forms, files, and every bad input."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import norm
 
-from apes.budgets import LAWS, make_budgets
+from apes.budgets import LAWS, make_budgets, parse_shares, spread_alike, users_by_share
 from apes.errors import DataError, ParameterError
 
 USERS = 200_000
@@ -209,3 +213,74 @@ def test_byte_order_mark_of_spreadsheets(tmp_path):
 @pytest.mark.parametrize("path", ["x" * 5000, "a\0b"], ids=["too long", "null"])
 def test_impossible_paths(path):
     refusal(DataError, f"file:{path}")
+
+
+@pytest.mark.parametrize(
+    ("spec", "users", "counts"),
+    [
+        ("0.1:60%,0.5:30%,1:10%", 25_000, [15_000, 7_500, 2_500]),
+        ("0.1:60%,0.5:30%,1:10%", 7, [4, 2, 1]),
+        ("0.1:60%,0.5:30%,1:10%", 1, [1, 0, 0]),
+        (" 0.1 : 60 % , 1 : 40 % ", 5, [3, 2]),
+        ("1:33.3%,2:33.3%,3:33.4%", 1000, [333, 333, 334]),
+        ("1:50%,2:50%", 3, [2, 1]),
+        ("2:100%", 4, [4]),
+        ("1:1e-9%,2:99.999999999%", 10, [0, 10]),
+    ],
+)
+def test_shares(spec, users, counts):
+    budgets, _ = parse_shares(spec)
+    for seed in (1, 2):
+        assert make_budgets(spec, users, seed).tolist() == np.repeat(budgets, counts).tolist()
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=12), st.integers(1, 10**6))
+def test_shares_add_up_to_everybody(parts, users):
+    shares = [Fraction(part, sum(parts)) for part in parts]
+    counts = users_by_share(shares, users)
+    assert counts.sum() == users
+    # Nobody is off by a whole person.
+    assert all(abs(count - share * users) < 1 for count, share in zip(counts.tolist(), shares, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("0.1:60%,1:30%", "shares of budgets must add up to 100 %, got 90 % in"),
+        ("0.1:60%,1:60%", "got 120 %"),
+        ("0.1:50%,0.10:50%", "budgets must each have one share, got 0.1 more than once"),
+        ("0.1:60,1:40%", "budgets must be shares such as"),
+        ("0.1:60%%,1:40%", "budgets must be shares such as"),
+        ("60%", "budgets must be shares such as"),
+        ("0.1:60%,", "budgets must be shares such as"),
+        (":60%,1:40%", "budgets must be shares such as"),
+        ("x:60%,1:40%", "budgets must be one of"),
+        ("0:60%,1:40%", "budgets must be in (0, inf)"),
+        ("nan:60%,1:40%", "budgets must be in (0, inf)"),
+        ("inf:60%,1:40%", "budgets must be in (0, inf)"),
+        ("1:nan%", "shares of budgets must be in (0, 100] %"),
+        ("1:inf%", "shares of budgets must be in (0, 100] %"),
+        ("1:-10%,2:110%", "shares of budgets must be in (0, 100] %"),
+        ("1:0%,2:100%", "shares of budgets must be in (0, 100] %"),
+        ("1:many%", "shares of budgets must be in (0, 100] %"),
+        ("1:1e-999999999%,2:100%", "shares of budgets must be in (0, 100] %"),
+        ("1:0." + "0" * 10**5 + "1%", "shares of budgets must be in (0, 100] %"),
+    ],
+)
+def test_nonsense_shares(spec, said):
+    assert said in refusal(ParameterError, spec)
+
+
+def test_a_file_says_how_many_there_are(table):
+    path = table("epsilon\n0.5\n1.5\n2\n")
+    assert make_budgets(f"file:{path}", None, 0).tolist() == [0.5, 1.5, 2.0]
+    assert refusal(DataError, f"file:{table('epsilon')}", None).endswith("expected one row per user")
+    assert refusal(ParameterError, "uniform2", None).startswith("users must be given: only a file says")
+
+
+def test_more_people_spread_alike():
+    own = np.array([3.0, 1.0, 1.0, 2.0])
+    assert spread_alike(own, 4).tolist() == [1.0, 1.0, 2.0, 3.0]
+    assert spread_alike(own, 8).tolist() == [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
+    assert spread_alike(own, 1).tolist() == [2.0]
+    assert spread_alike(np.array([0.5]), 10**5).tolist() == [0.5] * 10**5

@@ -39,11 +39,13 @@ ROOMS = {
     # The shuffler as a service has a gate of its own; what shuffles knows nothing of it.
     "shuffler.service": FOUNDATION | {"messages", "storage", "wire", "shuffler", "accounting"},
     "terms": ZONES,
+    # Sees budgets and terms, trains nothing, and is told no data.
+    "advice": ZONES | {"terms", "storage"},
     "training": TRAINING,
     "audit": TRAINING,
     "paper": TRAINING,
     "federation": TRAINING | {"wire", "shuffler.service"},
-    "cli": TRAINING | {"wire", "shuffler.service", "audit", "paper", "federation"},
+    "cli": TRAINING | {"wire", "shuffler.service", "audit", "paper", "federation", "advice"},
     "__main__": {"cli"},
     # The package itself: what it offers to others.
     "": TRAINING,
@@ -241,6 +243,8 @@ def test_what_is_too_large_is_seen(text, found):
         ("apes.training.run_folder", "from apes.cli.main import main"),
         ("apes.training.run_folder", "from apes.wire.frames import frames"),
         ("apes.audit.audit", "from apes.federation.relay import Relay"),
+        ("apes.advice.advise", "from apes.training.train import train"),
+        ("apes.training.train", "from apes.advice.advise import advise"),
         ("apes.paper.parts", "from apes.audit.audit import audit"),
         ("apes.federation.relay", "from apes.paper import table3"),
         ("apes.federation.relay", "from apes.cli.shared import Json"),

@@ -1,16 +1,17 @@
-"""A population's privacy budgets: the paper's laws by name, a constant, a grid, or a column of a file."""
+"""A population's privacy budgets: the paper's laws by name, a constant, a grid, shares, or a column of a file."""
 
 import csv
 import math
 import os
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from apes.checks import positive_array, whole
 from apes.errors import DataError, ParameterError
-from apes.mathematics.arrays import F64
+from apes.mathematics.arrays import F64, I64
 from apes.mathematics.randomness import Purpose, SimulationSource
 
 _Law = Callable[[np.random.Generator, int], F64]
@@ -42,16 +43,22 @@ LAWS: dict[str, _Law] = {
     "mixgauss3": _mixed(0.5, 3.0, 0.05, 3.0),
 }
 
-_FORMS = f"{', '.join(LAWS)}, constant:E, grid:LOW:HIGH, file:PATH or file:PATH:COLUMN"
+_FORMS = (
+    f"{', '.join(LAWS)}, constant:E, grid:LOW:HIGH, shares such as 0.1:60%,0.5:30%,1:10%, file:PATH or file:PATH:COLUMN"
+)
+_SHARES = "shares"
+# Shares are added up as the fractions that their texts stand for, and long texts make long fractions.
+_LONGEST_SHARE = 40
 
 
-def make_budgets(spec: str, users: int, seed: int) -> F64:
+def make_budgets(spec: str, users: int | None, seed: int) -> F64:
     """Return the local budgets of a population, per coordinate and round, in nats.
 
     Args:
         spec: A law's name (``uniform1`` .. ``mixgauss3``), ``constant:0.5``, ``grid:0.05:1`` (evenly spaced, no
-            randomness), ``file:people.csv`` (first column) or ``file:people.csv:column``.
-        users: How many budgets, at least 1. A file must hold exactly as many.
+            randomness), ``0.1:60%,0.5:30%,1:10%`` (so many of the users have each, in this order, no randomness),
+            ``file:people.csv`` (first column) or ``file:people.csv:column``.
+        users: How many budgets, at least 1. A file must hold exactly as many; None takes all that it holds.
         seed: Seeds the laws; the others take no randomness.
 
     Raises:
@@ -59,14 +66,22 @@ def make_budgets(spec: str, users: int, seed: int) -> F64:
 
     >>> make_budgets("grid:0.5:1", 3, seed=0)
     array([0.5 , 0.75, 1.  ])
+    >>> make_budgets("0.1:60%,1:40%", 5, seed=0)
+    array([0.1, 0.1, 0.1, 1. , 1. ])
     """
-    users = whole("users", users, 1)
+    if users is not None:
+        whole("users", users, 1)
     kind, rest, ends = check_budgets(spec)
+    if kind == "file":
+        return read_column("budgets", rest, users)
+    if users is None:
+        raise ParameterError(f"users must be given: only a file says how many there are, not {spec!r}; got none")
     if kind in LAWS:
         return LAWS[kind](SimulationSource(seed).generator(Purpose.BUDGETS), users)
-    if ends:
-        return positive_array("budgets", np.linspace(ends[0], ends[-1], users))
-    return read_column("budgets", rest, users)
+    if kind == _SHARES:
+        budgets, shares = parse_shares(spec)
+        return np.repeat(budgets, users_by_share(shares, users))
+    return positive_array("budgets", np.linspace(ends[0], ends[-1], users))
 
 
 def check_budgets(spec: str) -> tuple[str, str, list[float]]:
@@ -76,10 +91,72 @@ def check_budgets(spec: str) -> tuple[str, str, list[float]]:
     kind, colon, rest = spec.partition(":")
     if (kind in LAWS and not colon) or (kind == "file" and rest):
         return kind, rest, []
+    if "%" in spec:
+        return _SHARES, spec, parse_shares(spec)[0]
     ends = rest.split(":")
     if len(ends) != {"constant": 1, "grid": 2}.get(kind):
         raise ParameterError(f"budgets must be one of {_FORMS}; got {spec!r}")
     return kind, rest, [_number(end, spec) for end in ends]
+
+
+def parse_shares(spec: str) -> tuple[list[float], list[Fraction]]:
+    """Different budgets, and which share of the users has each: ``0.1:60%,0.5:30%,1:10%``, 100 % in all.
+
+    >>> parse_shares("0.1:62.5%,1:37.5%")
+    ([0.1, 1.0], [Fraction(5, 8), Fraction(3, 8)])
+    """
+    budgets: list[float] = []
+    shares: list[Fraction] = []
+    for part in spec.split(","):
+        budget, colon, share = (text.strip() for text in part.partition(":"))
+        if not (colon and budget and share.endswith("%") and share.count("%") == 1):
+            raise ParameterError(f"budgets must be shares such as 0.1:60%,0.5:30%,1:10%; got {part!r} in {spec!r}")
+        budgets.append(_number(budget, spec))
+        shares.append(_share(share[:-1].strip(), part))
+    if len(set(budgets)) < len(budgets):
+        twice = max(budgets, key=budgets.count)
+        raise ParameterError(f"budgets must each have one share, got {twice:g} more than once in {spec!r}")
+    if sum(shares) != 1:
+        raise ParameterError(
+            f"shares of budgets must add up to 100 %, got {float(100 * sum(shares)):.12g} % in {spec!r}"
+        )
+    return budgets, shares
+
+
+def _share(text: str, part: str) -> Fraction:
+    """A share in (0, 1] from a text in per cent."""
+    must = f"shares of budgets must be in (0, 100] %, got {part!r}"
+    try:
+        if len(text) > _LONGEST_SHARE or not 1e-9 <= float(text) <= 100:
+            raise ParameterError(must)
+        return Fraction(text) / 100
+    except ValueError:
+        raise ParameterError(must) from None
+
+
+def users_by_share(shares: list[Fraction], users: int) -> I64:
+    """How many users have each share, all of them together: rounded down, and the largest remainders get one more.
+
+    >>> users_by_share([Fraction(1, 3)] * 3, 10)
+    array([4, 3, 3])
+    """
+    whole("users", users, 1)
+    counts = [math.floor(share * users) for share in shares]
+    # Of equal remainders the first comes first.
+    by_remainder = sorted(range(len(shares)), key=lambda place: counts[place] - shares[place] * users)
+    for place in by_remainder[: users - sum(counts)]:
+        counts[place] += 1
+    return np.array(counts, dtype=np.int64)
+
+
+def spread_alike(budgets: F64, users: int) -> F64:
+    """So many budgets, ascending, spread as those are: each of them by its share, as nearly as whole people can be.
+
+    >>> spread_alike(np.array([1.0, 0.5]), 4)
+    array([0.5, 0.5, 1. , 1. ])
+    """
+    places = (np.arange(whole("users", users, 1)) + 0.5) * (budgets.size / users)
+    return np.asarray(np.sort(budgets)[np.minimum(places.astype(np.int64), budgets.size - 1)])
 
 
 def _number(text: str, spec: str) -> float:
@@ -92,13 +169,13 @@ def _number(text: str, spec: str) -> float:
     return number
 
 
-def read_column(name: str, place: str, users: int) -> F64:
+def read_column(name: str, place: str, users: int | None) -> F64:
     """Read one number per user, each in (0, inf), in the order of the users.
 
     Args:
         name: What the numbers are, for messages.
         place: ``PATH`` of a CSV file (its first column) or ``PATH:COLUMN``.
-        users: How many there must be.
+        users: How many there must be; None for as many as there are, at least one.
     """
     file, _, column = (place, "", None) if ":" not in place or os.path.exists(place) else place.rpartition(":")
     path = Path(file)
@@ -110,7 +187,9 @@ def read_column(name: str, place: str, users: int) -> F64:
     if not rows:
         raise DataError(f"{path} holds no {name}: expected one row per user")
     texts = _column(path, rows, column)
-    if len(texts) != users:
+    if users is None and not texts:
+        raise DataError(f"{path} holds no {name}: expected one row per user")
+    if users is not None and len(texts) != users:
         raise ParameterError(f"users must equal the {len(texts)} {name} in {path}, got {users}")
     try:
         return positive_array(name, [float(text) for text in texts])

@@ -103,7 +103,11 @@ def test_command(tmp_path, monkeypatch):
         (["levels", "--clip", "0.1,many"], "clip must be numbers"),
         (["levels", "--clip", "0"], "clip must be in (0, inf)"),
         (["cap", "--clip", "0.1"], "clip must be left out"),
-        (["users", "--budgets", "file:people.csv"], "budgets must be a law to solve for users"),
+        (["cap", "--cap", "0.5"], "cap must be left out to solve for it"),
+        (["rounds", "--cap", "nan"], "cap must be in (0, inf), got nan"),
+        (["users", "--budgets", "file:none.csv"], "cannot read the budgets in none.csv"),
+        (["cap", "--rounds", "1000000000000"], "rounds must be in [1, 1000000], got 1000000000000"),
+        (["cap", "--dimensions", "1" + 40 * "0"], "dimensions must be in [1, 1000000000000]"),
     ],
 )
 def test_bad_input(options, said):

@@ -60,7 +60,7 @@ class ServerOptimizer:
         direction, squares = velocity / (1 - self.momentum**step), self._squares(state.squares, estimate.mean)
         if self.method != "momentum":
             direction = direction / (np.sqrt(squares / (1 - _SQUARES**step)) + _FLOOR)
-        weights = state.weights - self._rate(state.step) * direction
+        weights = state.weights - self.rate(state.step) * direction
         # Running average with weight proportional to t^a: the t-th model enters with a share (a + 1) / (t + a).
         share = (self.averaging + 1) / (step + self.averaging)
         return ServerState(weights, velocity, squares, state.average + share * (weights - state.average), step)
@@ -69,7 +69,7 @@ class ServerOptimizer:
         """The model to hand out: the average if averaging is on, else the last one."""
         return state.average if self.averaging > 0 else state.weights
 
-    def _rate(self, done: int) -> float:
+    def rate(self, done: int) -> float:
         """The step after so many rounds."""
         passed = min(1.0, done / max(self.rounds - 1, 1))
         return self.learning_rate / (1 + self.decay * done) * (1 - (1 - self.last_step) * passed)

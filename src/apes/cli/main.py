@@ -18,6 +18,8 @@ COMMANDS: tuple[Row, ...] = (
      "Find the plan that trains best at a target, on public data; `apes train --plan FILE` takes it."),
     ("account", "account:account_command",
      "Say what is proved about the central privacy of a population, and what the literature would claim."),
+    ("advise", "advise:advise_command",
+     "Say how to train people with these budgets within a target: every certified way, the best first."),
     ("plan", "plan:plan_command",
      "Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."),
     ("audit", "audit:audit_command",

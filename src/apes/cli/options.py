@@ -24,7 +24,8 @@ from apes.training.plan_file import PlanFile
 
 _HELP = {
     "framework": f"One of {', '.join(FRAMEWORKS)}.",
-    "budgets": "Local budgets: uniform1 .. mixgauss3, constant:E, grid:LOW:HIGH, file:PATH[:COLUMN].",
+    "budgets": "Local budgets: uniform1 .. mixgauss3, constant:E, grid:LOW:HIGH, file:PATH[:COLUMN], or shares of the "
+    "users: 0.1:60%,0.5:30%,1:10%.",
     "users": "Number of users.",
     "rounds": "Rounds of training; everybody takes part in each (default 60; 40 if clip or levels are given).",
     "clip": "Bound C of every coordinate of an update (default: what spends the target, with a norm; else 0.1).",

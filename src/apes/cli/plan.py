@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from apes.accounting import planner
+from apes.accounting.cost import MOST_ROUNDS
 from apes.accounting.planner import Answer, Goal
-from apes.budgets import make_budgets
+from apes.budgets import make_budgets, spread_alike
 from apes.checks import one_of, positive
 from apes.cli import display, shared
 from apes.errors import ParameterError
@@ -22,6 +23,8 @@ from apes.terms.level_choice import LevelChoice, choose_levels
 from apes.terms.terms import Terms
 
 LEVELS = "levels"
+_USERS = "Number of users (default 10000, or as many as a file of budgets holds)."
+_DEFAULT_USERS = 10_000
 
 
 # parameters: one per option, as typer wants it.
@@ -30,12 +33,13 @@ def plan_command(
     delta: Annotated[float, typer.Option(help="Delta of the guarantee.")],
     solve: Annotated[str, typer.Option(help="What to find: cap (on budgets), users, rounds, or levels (of reports).")],
     budgets: shared.Budgets = "uniform2",
-    users: shared.Users = 10_000,
+    users: Annotated[int | None, typer.Option(help=_USERS)] = None,
     dimensions: shared.Dimensions = 7850,
     rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,
     levels: shared.Levels = None,
     clip: Annotated[str | None, typer.Option(help="C beside a norm; or C[,C2,...] to state errors for.")] = None,
     norm: shared.Norm = None,
+    cap: Annotated[float | None, typer.Option(help="Largest local budget that is used, if one is set already.")] = None,
     framework: shared.FrameworkName = "apes",
     sparsifier: shared.SparsifierName = None,
     keep: shared.Keep = None,
@@ -45,37 +49,39 @@ def plan_command(
 ) -> None:
     """Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."""
     clips = parse_clips(clip)
-    bounds = {"norm": norm, "clip": clips[0] if clips else 0.1}
+    bounds = {"norm": norm, "clip": clips[0] if clips else 0.1, "cap": cap}
     terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep, **bounds)
     # Before a file of budgets is read: what is wrong with the question is not mended by another file.
-    check_solve(solve, budgets, clip, terms)
-    goal = Goal(target_epsilon, delta, rounds, shared.exposure_of(terms, budgets, users, seed, dimensions))
+    check_solve(solve, clip, terms)
+    is_file = budgets.startswith("file:")
+    own = make_budgets(budgets, _DEFAULT_USERS if users is None and not is_file else users, seed)
+    goal = Goal(target_epsilon, delta, rounds, terms.exposure(0, terms.applied(own), dimensions))
     began = time.perf_counter()
     if solve == LEVELS:
         choice = find_levels(goal, clips, plot)
-        result, best = choice_as_dict(choice, goal, clips), choice.best
-        words = f"{best.levels} levels, budgets capped at {best.cap or 0:.4g}, leave the smallest error"
+        result = choice_as_dict(choice, goal, clips)
+        words = f"{choice.best.levels} levels, {_capped(choice.best.cap or 0.0, goal)}, leave the smallest error"
         display.level_choice(result)
     else:
-        dial = make_dial(solve, goal, lambda size: make_budgets(budgets, size, seed))
-        answer = find(dial, solve, goal, plot)
+        people = partial(spread_alike, own) if is_file else partial(make_budgets, budgets, seed=seed)
+        answer, words = find(make_dial(solve, goal, lambda size: terms.applied(people(size))), solve, goal, plot)
         result = answer_as_dict(answer, solve, goal)
-        words = "" if answer.value is None else dial.words.format(answer.value)
+        words += ", if their budgets are spread as those in the file" if solve == "users" and is_file else ""
     result["seconds"] = time.perf_counter() - began
     shared.tell(result, as_json, in_words(result, words))
     if not result["feasible"]:
         raise typer.Exit(1)
 
 
-def check_solve(solve: str, budgets: str, clip: str | None, terms: Terms) -> None:
+def check_solve(solve: str, clip: str | None, terms: Terms) -> None:
     """Raise if the other options do not go with what is solved for."""
     one_of("solve", solve, ("cap", "users", "rounds", LEVELS))
     if clip is not None and solve != LEVELS and terms.norm is None:
         raise ParameterError(f"clip must be left out unless levels are solved for or there is a norm; got {clip!r}")
     if terms.norm is not None and solve == LEVELS:
         raise ParameterError(f"norm must be left out to solve for levels: it has two; got {terms.norm!r}")
-    if solve == "users" and budgets.startswith("file:"):
-        raise ParameterError(f"budgets must be a law to solve for users: a file holds so many; got {budgets!r}")
+    if terms.cap is not None and solve == "cap":
+        raise ParameterError(f"cap must be left out to solve for it; got {terms.cap!r}")
     if solve == LEVELS and terms.sparsification is not None and terms.sparsification.pads:
         raise ParameterError(f"framework must be one without padding to solve for levels; got {terms.framework!r}")
 
@@ -88,7 +94,7 @@ class Dial:
     cost: Callable[[float], float]  # certified epsilon at a place
     default: float  # where to look if there is no answer
     most: float  # largest place that makes sense
-    words: str  # for the answer
+    words: Callable[[float], str]  # for the answer
     is_whole: bool = True  # whether places are whole numbers
 
 
@@ -97,15 +103,34 @@ def make_dial(solve: str, goal: Goal, population: Callable[[int], F64]) -> Dial:
     budgets = goal.exposure.budgets
     if solve == "cap":
         search, highest = partial(planner.largest_cap, goal), float(budgets.max())
-        return Dial(search, planner.cap_cost(goal), highest / 8, highest, "cap budgets at {:.4g}", is_whole=False)
+        words = partial(_cap_in_words, goal=goal)
+        return Dial(search, planner.cap_cost(goal), highest / 8, highest, words, is_whole=False)
     if solve == "users":
         search, cost = partial(planner.fewest_users, population, goal), planner.users_cost(population, goal)
-        return Dial(search, cost, budgets.size, planner.MOST_USERS, "{:,.0f} users are enough")
-    return Dial(partial(planner.most_rounds, goal), planner.rounds_cost(goal), 1, math.inf, "{:,.0f} rounds fit")
+        return Dial(search, cost, budgets.size, planner.MOST_USERS, _users_in_words)
+    return Dial(partial(planner.most_rounds, goal), planner.rounds_cost(goal), 1, math.inf, _rounds_in_words)
 
 
-def find(dial: Dial, solve: str, goal: Goal, plot: Path | None) -> Answer:
-    """Search with a bar, and draw a picture if one is asked for."""
+def _cap_in_words(cap: float, goal: Goal) -> str:
+    is_needed = cap < goal.exposure.budgets.max()
+    return f"cap budgets at {cap:.4g}" if is_needed else f"no cap is needed (the largest budget is {cap:.4g})"
+
+
+def _capped(cap: float, goal: Goal) -> str:
+    return f"budgets capped at {cap:.4g}" if cap < goal.exposure.budgets.max() else "with no cap on budgets"
+
+
+def _users_in_words(users: float) -> str:
+    return "1 user is enough" if users == 1 else f"{users:,.0f} users are enough"
+
+
+def _rounds_in_words(rounds: float) -> str:
+    most = ", the most there can be," if rounds >= MOST_ROUNDS else ""
+    return "1 round fits" if rounds == 1 else f"{rounds:,.0f} rounds{most} fit"
+
+
+def find(dial: Dial, solve: str, goal: Goal, plot: Path | None) -> tuple[Answer, str]:
+    """Search with a bar, and draw a picture if one is asked for; the answer, and how to say it."""
     with display.steps(f"searching for {solve}", "%") as progress:
         progress(0, 100)
         answer = dial.search(progress)
@@ -116,7 +141,7 @@ def find(dial: Dial, solve: str, goal: Goal, plot: Path | None) -> Answer:
         from apes.cli.plots import draw_plan
 
         draw_plan(curve, answer, goal, solve, plot)
-    return answer
+    return answer, "" if answer.value is None else dial.words(answer.value)
 
 
 def find_levels(goal: Goal, clips: Sequence[float], plot: Path | None) -> LevelChoice:
@@ -142,7 +167,9 @@ def parse_clips(text: str | None) -> list[float]:
 
 def answer_as_dict(answer: Answer, solve: str, goal: Goal) -> dict[str, Any]:
     """An answer as plain values."""
+    needed = answer.value is None or answer.value < float(goal.exposure.budgets.max())
     return {
+        **({"needed": needed} if solve == "cap" else {}),
         "solve": solve,
         "feasible": answer.value is not None,
         "answer": answer.value,

@@ -136,8 +136,10 @@ def draw_level_choice(choice: LevelChoice, goal: Goal, clips: Sequence[float], p
         place = offer.levels, offer.error * max(clips, default=1.0)
         axes.annotate(f"cap {offer.cap:.3g}", place, xytext=(0, 8), textcoords="offset points", ha="center", fontsize=8)
     if feasible:
-        best = choice.best.levels, choice.best.error * max(clips, default=1.0)
-        axes.plot(*best, "o", color=BROWN, markersize=9, label=f"smallest error: {choice.best.levels} levels")
+        # The same number of levels on every curve: errors are proportional to the clip bound.
+        best = [choice.best.error * clip for clip in clips or [1.0]]
+        places, label = [choice.best.levels] * len(best), f"smallest error: {choice.best.levels} levels"
+        axes.plot(places, best, "o", color=BROWN, markersize=9, label=label, linestyle="none")
     log_ticks(axes, [offer.levels for offer in choice.offers], base=2)
     axes.margins(x=0.08, y=0.15)
     axes.set_ylim(bottom=0)

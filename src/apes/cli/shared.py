@@ -21,7 +21,8 @@ Plot = Annotated[Path | None, typer.Option(help="Draw a picture into this PNG fi
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with the data set's files.")]
 # Of the commands that ask about a population: who takes part, and what a round of theirs reveals.
-Budgets = Annotated[str, typer.Option(help="Local budgets, as for train.")]
+_BUDGETS = "Local budgets: a law, shares as in 0.1:60%,0.5:30%,1:10%, or file:PATH[:COLUMN], as for train."
+Budgets = Annotated[str, typer.Option(help=_BUDGETS)]
 Users = Annotated[int, typer.Option(help="Number of users.")]
 Dimensions = Annotated[int, typer.Option(help="Coordinates of a report.")]
 Levels = Annotated[str | None, typer.Option(help="Levels of a coded report, 2 to 256 (256; 2 with a norm).")]
@@ -52,7 +53,7 @@ def exposure_of(terms: "Terms", budgets: str, users: int, seed: int, dimensions:
     """What a round with these participants reveals."""
     from apes.budgets import make_budgets
 
-    return terms.exposure(0, make_budgets(budgets, users, seed), dimensions)
+    return terms.exposure(0, terms.applied(make_budgets(budgets, users, seed)), dimensions)
 
 
 def tell(facts: dict[str, Any], as_json: bool, text: str | None = None) -> None:
