@@ -53,24 +53,32 @@ def plan_command(
     terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep, **bounds)
     # Before a file of budgets is read: what is wrong with the question is not mended by another file.
     check_solve(solve, clip, terms)
-    is_file = budgets.startswith("file:")
-    own = make_budgets(budgets, _DEFAULT_USERS if users is None and not is_file else users, seed)
+    own, people = _population(budgets, users, seed)
     goal = Goal(target_epsilon, delta, rounds, terms.exposure(0, terms.applied(own), dimensions))
     began = time.perf_counter()
     if solve == LEVELS:
         choice = find_levels(goal, clips, plot)
         result = choice_as_dict(choice, goal, clips)
-        words = f"{choice.best.levels} levels, {_capped(choice.best.cap or 0.0, goal)}, leave the smallest error"
+        words = _levels_in_words(choice, goal)
         display.level_choice(result)
     else:
-        people = partial(spread_alike, own) if is_file else partial(make_budgets, budgets, seed=seed)
-        answer, words = find(make_dial(solve, goal, lambda size: terms.applied(people(size))), solve, goal, plot)
+        dial = make_dial(solve, goal, lambda size: terms.applied(people(size)), of_file=budgets.startswith("file:"))
+        answer, words = find(dial, solve, goal, plot)
         result = answer_as_dict(answer, solve, goal)
-        words += ", if their budgets are spread as those in the file" if solve == "users" and is_file else ""
     result["seconds"] = time.perf_counter() - began
     shared.tell(result, as_json, in_words(result, words))
     if not result["feasible"]:
         raise typer.Exit(1)
+
+
+def _population(budgets: str, users: int | None, seed: int) -> tuple[F64, Callable[[int], F64]]:
+    """Everybody's budgets, and those of as many people of the same kind as one likes."""
+    if budgets.startswith("file:"):
+        own = make_budgets(budgets, users, seed)
+        return own, partial(spread_alike, own)
+    return make_budgets(budgets, _DEFAULT_USERS if users is None else users, seed), partial(
+        make_budgets, budgets, seed=seed
+    )
 
 
 def check_solve(solve: str, clip: str | None, terms: Terms) -> None:
@@ -98,7 +106,7 @@ class Dial:
     is_whole: bool = True  # whether places are whole numbers
 
 
-def make_dial(solve: str, goal: Goal, population: Callable[[int], F64]) -> Dial:
+def make_dial(solve: str, goal: Goal, population: Callable[[int], F64], *, of_file: bool = False) -> Dial:
     """The dial for what is to be solved for: cap, users (of whom ``population`` has the budgets) or rounds."""
     budgets = goal.exposure.budgets
     if solve == "cap":
@@ -107,7 +115,7 @@ def make_dial(solve: str, goal: Goal, population: Callable[[int], F64]) -> Dial:
         return Dial(search, planner.cap_cost(goal), highest / 8, highest, words, is_whole=False)
     if solve == "users":
         search, cost = partial(planner.fewest_users, population, goal), planner.users_cost(population, goal)
-        return Dial(search, cost, budgets.size, planner.MOST_USERS, _users_in_words)
+        return Dial(search, cost, budgets.size, planner.MOST_USERS, partial(_users_in_words, of_file=of_file))
     return Dial(partial(planner.most_rounds, goal), planner.rounds_cost(goal), 1, math.inf, _rounds_in_words)
 
 
@@ -116,12 +124,15 @@ def _cap_in_words(cap: float, goal: Goal) -> str:
     return f"cap budgets at {cap:.4g}" if is_needed else f"no cap is needed (the largest budget is {cap:.4g})"
 
 
-def _capped(cap: float, goal: Goal) -> str:
-    return f"budgets capped at {cap:.4g}" if cap < goal.exposure.budgets.max() else "with no cap on budgets"
+def _levels_in_words(choice: LevelChoice, goal: Goal) -> str:
+    cap = choice.best.cap or 0.0
+    capped = f"budgets capped at {cap:.4g}" if cap < goal.exposure.budgets.max() else "with no cap on budgets"
+    return f"{choice.best.levels} levels, {capped}, leave the smallest error"
 
 
-def _users_in_words(users: float) -> str:
-    return "1 user is enough" if users == 1 else f"{users:,.0f} users are enough"
+def _users_in_words(users: float, *, of_file: bool) -> str:
+    spread = ", if their budgets are spread as those in the file" if of_file else ""
+    return ("1 user is enough" if users == 1 else f"{users:,.0f} users are enough") + spread
 
 
 def _rounds_in_words(rounds: float) -> str:
