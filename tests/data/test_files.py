@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,24 @@ def test_failed_write_leaves_the_old_file_alone(tmp_path):
         write_whole(path, fail)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_secret_is_so_before_anybody_can_open_it(tmp_path, monkeypatch):
+    """It was everybody's for a moment; who opened it then could read all that was written afterwards."""
+    found, narrow = [], os.fchmod
+
+    def look_and_narrow(number, mode):
+        found.append(os.fstat(number).st_mode & 0o777)
+        narrow(number, mode)
+
+    monkeypatch.setattr(os, "fchmod", look_and_narrow)
+    before = os.umask(0)
+    try:
+        for mode in (0o600, 0o755):
+            write_whole(tmp_path / "file", lambda file: file.write(b"secret"), mode)
+            assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+        write_whole(tmp_path / "file", lambda file: file.write(b"public"))
+    finally:
+        os.umask(before)
+    assert found == [0o600, 0o600]
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o666

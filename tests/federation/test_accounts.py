@@ -358,8 +358,9 @@ def test_root_makes_accounts_that_can_do_nothing_else():
 def test_nobody_can_go_in_while_a_device_is_given_away(tmp_path_factory, monkeypatch):
     """An account that was taken over put links in the way once, and got files of root's."""
     folder = tmp_path_factory.mktemp("given") / "device"
+    folder.mkdir(mode=0o700)
     for name in ("vault", "courier"):
-        (folder / name).mkdir(parents=True)
+        (folder / name).mkdir()
         (folder / name / "file").write_text("")
     for step in list(folder.parents)[:-1]:
         if step != Path("/tmp"):
@@ -375,6 +376,77 @@ def test_nobody_can_go_in_while_a_device_is_given_away(tmp_path_factory, monkeyp
     assert set(modes) == {0o700}
     assert len(modes) == 5
     assert folder.stat().st_mode & 0o777 == 0o755
+    # Who went in while it was open may still be there.
+    with pytest.raises(DataError, match="must be root's alone while its parts are given away"):
+        accounts.take_over(folder)
+
+
+# Run by whoever took over the courier: goes into a device that root is about to make, as soon as there is one.
+LURKER = """
+import os, sys
+print("here", flush=True)
+while os.getppid() == int(sys.argv[2]):
+    try:
+        os.chdir(sys.argv[1])
+        sys.exit("inside")
+    except OSError:
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def invited(open_folder):
+    """An invitation, and rows of one user to join with, with accounts apart."""
+    options = ["--users", 2, "--rounds", 1, "--nodes", 1, "--smallest-cohort", 1, "--levels", 16]
+    options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1"]
+    servers = ["--shuffler", "127.0.0.1:7001", "--superlink", "127.0.0.1:7002"]
+    code, _, errors = apes("federation", "invite", open_folder / "inviting", *options, *servers)
+    assert code == 0, errors
+    rows = {"features": np.zeros((1, 784), np.float32), "labels": np.zeros(1, np.uint8), "offsets": np.arange(2)}
+    np.savez(open_folder / "one.npz", **rows, budgets=np.ones(1))
+    given = ["--yes", "--invitation", open_folder / "inviting" / "invitation", "--data", open_folder / "one.npz"]
+    return [*given, "--vault-account", VAULT, "--courier-account", COURIER]
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["vault", "courier"])
+def test_nobody_has_gone_in_before_a_device_is_given_away(python, open_folder, invited, name):
+    """It was open until then: who stood in it could change what root was giving away, in spite of closed doors."""
+    home = open_folder / f"lurked-{name}"
+    place = home.with_name(f".{home.name}.part") / name
+    command = [*as_whom(COURIER), python, "-c", LURKER, place, str(os.getpid())]
+    lurker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/")
+    try:
+        assert lurker.stdout.readline() == "here\n"
+        code, _, errors = apes("federation", "join", home, *invited)
+        assert code == 0, errors
+        assert lurker.poll() is None, lurker.stderr.read()
+    finally:
+        lurker.kill()
+        lurker.communicate()
+    assert home.stat().st_mode & 0o777 == 0o755
+
+
+@needs_root
+def test_a_device_is_not_made_in_a_folder_that_somebody_else_put_there(open_folder, invited, monkeypatch):
+    """In a folder like /tmp: root filled it, and gave away what its owner had put links to."""
+    crowd = open_folder / "crowd"
+    crowd.mkdir()
+    crowd.chmod(0o1777)
+    part, remove = crowd / ".device.part", shutil.rmtree
+
+    def remove_and_come_again(path, **how):
+        """As quick as can be."""
+        remove(path, **how)
+        part.mkdir()
+        os.chown(part, int(COURIER), int(COURIER))
+
+    monkeypatch.setattr(shutil, "rmtree", remove_and_come_again)
+    code, _, errors = apes("federation", "join", crowd / "device", *invited)
+    assert code == 2
+    assert "is there already: somebody else is at work here; choose a folder elsewhere" in errors
+    assert not list(part.iterdir())
+    assert not (crowd / "device").exists()
 
 
 @needs_root

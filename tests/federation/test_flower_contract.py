@@ -4,17 +4,25 @@ import hashlib
 import inspect
 import json
 import time
+from base64 import b64decode
 from importlib import import_module
 from importlib.metadata import version
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, Metadata, RecordDict
 from flwr.app.message import make_message, remove_content_from_message
 from flwr.common import constant
 from flwr.common.config import validate_fields_in_config
 from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.proto.fleet_pb2 import ActivateNodeRequest, PullMessagesResponse, PushMessagesRequest, PushMessagesResponse
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    PullMessagesRequest,
+    PullMessagesResponse,
+    PushMessagesRequest,
+    PushMessagesResponse,
+)
 from flwr.proto.message_pb2 import PullObjectResponse, PushObjectRequest
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.error import ApiErrorCode, FlowerError
@@ -22,13 +30,16 @@ from flwr.supercore.error.catalog import API_ERROR_MAP
 from flwr.supercore.exit import flwr_exit
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, iterate_object_tree
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes, verify_signature
+from flwr.supercore.protobuf.client import ProtobufRequestContext
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.superlink.grid.http_grid import HttpGrid
 from flwr.superlink.main import create_app
 from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from apes.federation.fleet import ANNOUNCED_SECONDS
-from apes.federation.superlink import _FOR_NODES
+from apes.federation.public_door import _FOR_NODES, _HEADERS
 
 
 def question():
@@ -152,3 +163,16 @@ def test_the_superlink_is_one_app_whose_paths_say_who_they_are_for():
     assert "/v1/fleet/pull-messages" in for_nodes
     assert {"/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/acquire-task"} <= paths - for_nodes
     assert all(path.startswith(("/v1/fleet/", "/health")) for path in for_nodes)
+
+
+def test_how_nodes_sign_and_where_they_are_known():
+    """Three headers, of which one is signed; the app knows the registered keys as they are shown there."""
+    assert _HEADERS == (b"flwr-public-key", b"flwr-timestamp", b"flwr-signature")
+    state = create_app().state.linkstate_factory.state()
+    key = generate_private_key(SECP384R1())
+    context = ProtobufRequestContext("", PullMessagesRequest(), httpx.Request("POST", "https://127.0.0.1"))
+    NodeAuthHttpInterceptor(key, key.public_key()).intercept(context, lambda context: httpx.Response(200))
+    shown, time, signature = (context.request.headers[name.decode()] for name in _HEADERS)
+    assert b64decode(shown) == public_key_to_bytes(key.public_key())
+    assert verify_signature(key.public_key(), time.encode(), b64decode(signature))
+    assert state.get_node_id_by_public_key(b64decode(shown)) is None

@@ -4,15 +4,24 @@ With the code of before (SuperNodes, one port for all), the app below ran on eve
 anybody who had the invitation could start it.
 """
 
+import contextlib
 import json
 import os
 import pickle
+import select
+import socket
 import ssl
 import subprocess
 import time
 
 import httpx
+import psutil
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from flwr.proto.fleet_pb2 import PullMessagesRequest
+from flwr.supercore.protobuf.client import ProtobufRequestContext
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from apes import Plan, Simulation
 from apes.federation.courier import COURIER, CourierSettings
@@ -186,6 +195,56 @@ def test_who_has_the_invitation_cannot_start_a_run(trial, hostile, tmp_path):
         local = read_settings(trial.layout.superlink / SUPERLINK, SuperLinkSettings).control
         url = f"https://{local}/v1/{path}"
         assert httpx.post(url, verify=trusted, trust_env=False).text != "not here\n", path
+
+
+def shown(key):
+    """What a node's requests are signed with."""
+    context = ProtobufRequestContext("", PullMessagesRequest(), httpx.Request("POST", "https://127.0.0.1"))
+    NodeAuthHttpInterceptor(key, key.public_key()).intercept(context, lambda context: httpx.Response(200))
+    return {name: value for name, value in context.request.headers.items() if name.startswith("flwr-")}
+
+
+def sent(trial, headers, megabytes=300):
+    """The answer's status to as much of a body of so many megabytes as is taken."""
+    trusted = ssl.create_default_context(cafile=str(trial.layout.invitation / "authority.pem"))
+    address = "127.0.0.1", trial.federation.superlink_port
+    head = {"Host": "127.0.0.1", "Content-Type": "application/protobuf", **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    piece = b"100000\r\n" + bytes(1 << 20) + b"\r\n" if "Transfer-Encoding" in head else bytes(1 << 20)
+    with trusted.wrap_socket(socket.create_connection(address), server_hostname="127.0.0.1") as connection:
+        connection.settimeout(60)
+        connection.sendall(f"POST /v1/fleet/pull-messages HTTP/1.1\r\n{lines}\r\n".encode())
+        for _ in range(megabytes):
+            # Who was refused is hung up on.
+            with contextlib.suppress(OSError):
+                connection.sendall(piece)
+            if select.select([connection], [], [], 0)[0]:
+                return int(connection.recv(1000).split()[1])
+        return 0
+
+
+def test_a_stranger_does_not_fill_the_superlinks_memory(trial):
+    """Flower reads a request to its end before it asks who sent it: 300 MB of a stranger's were 300 MB there."""
+    superlink, most = psutil.Process(trial.processes.all()["superlink"].pid), {"Content-Length": 300 << 20}
+    before, stranger = superlink.memory_info().rss, generate_private_key(SECP384R1())
+    member = load_ssh_private_key((trial.layout.device(1) / "courier" / "node.key").read_bytes(), None)
+    forged = shown(member) | {"flwr-signature": shown(stranger)["flwr-signature"]}
+    assert sent(trial, {"Transfer-Encoding": "chunked"}) == 411
+    assert sent(trial, {"Transfer-Encoding": "chunked", **shown(member)}) == 411
+    assert sent(trial, most) == 413
+    assert sent(trial, most | shown(stranger)) == 413
+    for headers in (
+        {},
+        shown(stranger),
+        forged,
+        forged | {"flwr-signature": "?"},
+        forged | {"flwr-public-key": "YQ=="},
+    ):
+        assert sent(trial, {"Content-Length": 200 << 20} | headers) == 413, headers
+    assert superlink.memory_info().rss < before + (50 << 20)
+    # A node's own is read: it is no message of the kind that it says it is.
+    assert sent(trial, {"Content-Length": 1 << 20} | shown(member), 1) in (0, 400)
+    assert sent(trial, {"Content-Length": 300 << 20} | shown(member)) == 413
 
 
 def test_a_courier_that_nobody_registered_is_told_in_one_line(trial, tmp_path):

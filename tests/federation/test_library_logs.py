@@ -3,6 +3,8 @@
 import contextlib
 import json
 import logging
+import socket
+import ssl
 import time
 from dataclasses import replace
 
@@ -52,9 +54,20 @@ def test_errors_of_two_kinds_are_told_apart_and_their_words_are_not_told(logger,
     assert "secret" not in json.dumps(found)
 
 
+def hello(name=b"somebody.example", written=b"\xff\x1b]0;title\x07.exam"):
+    """How a connection by TLS begins, for a server whose name is none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    outgoing = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=name.decode()).do_handshake()
+    said = outgoing.read()
+    assert (said.count(name), len(name)) == (1, len(written))
+    return said.replace(name, written)
+
+
 @pytest.mark.slow
 def test_strangers_do_not_fill_the_shufflers_log(small, tmp_path):
-    """300 bad requests were 300 lines, and so was every upgrade that was asked for."""
+    """300 bad requests were 300 lines, and so was every upgrade that was asked for; bad names of servers were five."""
     shuffler = Shuffler(tmp_path, replace(small.policy, runs=RUNS), small.shuffler)
     shuffler.start()
     try:
@@ -62,6 +75,11 @@ def test_strangers_do_not_fill_the_shufflers_log(small, tmp_path):
         for _ in range(50):
             with shuffler.connect() as connection:
                 connection.sendall(b"X\r\n\r\n")
+                with contextlib.suppress(OSError):
+                    connection.recv(100)
+        for _ in range(50):
+            with socket.create_connection((HOST, shuffler.port)) as connection:
+                connection.sendall(hello())
                 with contextlib.suppress(OSError):
                     connection.recv(100)
         with shuffler.connect() as connection:
@@ -75,7 +93,9 @@ def test_strangers_do_not_fill_the_shufflers_log(small, tmp_path):
     finally:
         shuffler.kill()
         shuffler.http.close()
-    # Both are told of, and how often they were.
+    # All are told of, and how often they were.
     assert {event["event"] for event in added} == {"library"}
     assert max(event["count"] for event in added) == 128
+    assert max(event["count"] for event in added if event["reason"] == "UnicodeDecodeError") == 32
+    assert "title" not in shuffler.log.read_text()
     assert len(added) < 40

@@ -159,8 +159,8 @@ def join_command(  # long: options, each explained where it is named
     whose = {"user_column": user_column, "budget_column": budget_column, "budget": budget}
     arrays, facts = _own_rows(data, terms.schema, whose)
     facts["offer"] = asdict(ask(invited, arrays["budgets"], yes))
+    accounts = None if one_account else DeviceAccounts.made(vault_account, courier_account)
     with new_folder(folder) as part:
-        accounts = None if one_account else DeviceAccounts.made(vault_account, courier_account)
         card = join(part, received, arrays, Consent(model, lifetime, accounts))
     runs = "a model that is built in" if model is None else model
     text = f"{len(card.senders)} users train {runs}, invitation {signed.fingerprint}; hand over {folder / CARD}"

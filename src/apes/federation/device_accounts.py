@@ -42,19 +42,28 @@ class DeviceAccounts:
         cls.check_may_make()
         return cls(_found_or_made(vault), _found_or_made(courier))
 
-    def take_over(self, folder: Path) -> None:
-        """Give a new device's folders to their accounts, which must be able to go there, and not to change the way.
-
-        An account that was taken over may be at work meanwhile. So until everything is done, nobody but root can go
-        into the device's folder: who could, might put links in the way of what is given away.
-        """
+    def check_place(self, folder: Path) -> None:
+        """Raise unless both accounts can go to a device's new folder, and neither can change it or the way there."""
+        way = folder.resolve()
         for account in (self.vault, self.courier):
-            for step in folder.resolve().parents:
+            for step in way.parents:
                 if not _may_enter(account, step):
                     raise DataError(f"{step} cannot be entered by {account.name}; choose a folder elsewhere")
+            for step in (way, *way.parents):
                 if account.owns_or_writes(step):
                     raise DataError(f"{step} can be changed by {account.name}; choose a folder elsewhere")
-        folder.chmod(0o700)
+
+    def take_over(self, folder: Path) -> None:
+        """Give the folders in a new device's to their accounts; the device's own has been root's alone (0700) so far.
+
+        An account that was taken over may be at work meanwhile. So until everything is done, nobody but root can go
+        into the device's folder, nor has somebody stayed there who went in before: who could, might put links in the
+        way of what is given away.
+        """
+        self.check_place(folder)
+        found = folder.lstat()
+        if (found.st_uid, stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode)) != (0, stat.S_IFDIR, 0o700):
+            raise DataError(f"{folder} must be root's alone while its parts are given away")
         (folder / "socket").mkdir()
         for name, owner, group, mode in (
             ("vault", self.vault, self.vault, 0o700),

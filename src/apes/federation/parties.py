@@ -4,8 +4,10 @@ The shuffler's operator invites, since the shuffler's key is the secret that eve
 SuperLink and analyzer hold nothing but a TLS key and a token, and go to whoever runs those.
 """
 
+import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
-from apes.errors import ParameterError
+from apes.errors import DataError, ParameterError
 from apes.federation.admission import check_size
 from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
@@ -66,16 +68,35 @@ class Servers:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Fill a folder that appears whole when the block ends well, and not at all otherwise."""
+    """Fill a folder that appears whole when the block ends well, and not at all otherwise.
+
+    Until then it is ours, and nobody else can go in, nor ever could: keys and data are written there, and root gives
+    parts of it away.
+    """
     if folder.exists() or folder.is_symlink():
         raise ParameterError(f"folder must not exist yet, got {str(folder)!r}")
     part = folder.with_name(f".{folder.name}.part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    # What one who was killed has left; where anybody may write, it may also be put there by somebody else.
     shutil.rmtree(part, ignore_errors=True)
     try:
+        part.mkdir(mode=0o700)
+    except FileExistsError:
+        raise DataError(f"{part} is there already: somebody else is at work here; choose a folder elsewhere") from None
+    try:
         yield part
+        if stat.S_IMODE(part.stat().st_mode) == 0o700:
+            part.chmod(_usual_permissions())
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _usual_permissions() -> int:
+    """Those of a folder that somebody just makes here."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o777 & ~mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +177,8 @@ def join(folder: Path, received: Received, arrays: dict[str, NDArray[Any]], cons
     invitation, terms = received.invitation, received.terms
     # Before anything is written: the owner named this model, or it does not run here.
     own_model(terms.model, consent.model)
+    if consent.accounts is not None:
+        consent.accounts.check_place(folder)
     budgets, lifetime = terms.applied(arrays["budgets"]), consent.lifetime
     check_size(terms.limits, budgets.size)
     keys = [Ed25519PrivateKey.generate() for _ in range(budgets.size)]

@@ -17,8 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from apes.checks import whole
 from apes.errors import DataError
@@ -28,7 +27,6 @@ from apes.storage.settings import read_settings
 SUPERLINK = "superlink.json"
 """Name of a SuperLink's settings."""
 LOCAL = "127.0.0.1"
-_FOR_NODES = ("/v1/fleet/", "/health")
 # Flower neither phones home nor installs anything, and looks for work every second.
 FLOWER = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -57,21 +55,6 @@ class SuperLinkSettings:
         return f"{LOCAL}:{self.control_port}"
 
 
-class NodesOnly:
-    """Lets through what comes by the local door, and of the rest what nodes need."""
-
-    def __init__(self, app: ASGIApp, port: int) -> None:
-        self._app, self._public = app, port
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or answer that there is no such thing."""
-        is_public = scope["type"] != "lifespan" and scope["server"][1] == self._public
-        if is_public and not scope.get("path", "").startswith(_FOR_NODES):
-            await PlainTextResponse("not here\n", 404)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-
 def run_superlink(file: Path) -> None:
     """Run the SuperLink that a settings file describes, and register its nodes with it."""
     settings, folder = read_settings(file, SuperLinkSettings), file.parent.absolute()
@@ -91,6 +74,9 @@ def run_superlink(file: Path) -> None:
 
 def _with_two_doors(settings: SuperLinkSettings) -> Callable[..., None]:
     def run(app: ASGIApp, **choices: Any) -> None:
+        # Imports Flower's insides, which read the environment.
+        from apes.federation.public_door import NodesOnly
+
         doors = [_door(settings.host, settings.port), _door(LOCAL, settings.control_port)]
         config = uvicorn.Config(NodesOnly(app, settings.port), **choices)
         uvicorn.Server(config).run(sockets=doors)

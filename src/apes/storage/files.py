@@ -28,12 +28,14 @@ def cache_folder(cache: Path | None = None) -> Path:
 def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int | None = None) -> None:
     """Write a file so that others see the old content or all of the new, even after a crash.
 
-    Its folder is made if need be; it has the permissions ``mode`` before anything is in it.
+    Its folder is made if need be; with permissions ``mode``, nobody else can open it before it has them.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    # Who has opened it goes on reading, whatever its permissions are by then.
+    first = 0o666 if mode is None else 0o600
     try:
-        with part.open("xb") as file:
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, first)) as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
             write(file)

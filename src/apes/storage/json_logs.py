@@ -32,8 +32,13 @@ def log(event: str, **facts: object) -> None:
 
 
 def take_over_logging() -> None:
-    """Have the warnings of libraries written as lines of ours, rarely: strangers can cause as many as they like."""
-    logging.basicConfig(handlers=[_Lines()], level=logging.WARNING, force=True)
+    """Have the warnings of libraries written as lines of ours, rarely: strangers can cause as many as they like.
+
+    So too errors that Python can raise to nobody, as those in a callback of TLS are.
+    """
+    lines = _Lines()
+    logging.basicConfig(handlers=[lines], level=logging.WARNING, force=True)
+    sys.unraisablehook = lines.count_unraisable
 
 
 class _Lines(logging.Handler):
@@ -53,3 +58,7 @@ class _Lines(logging.Handler):
             places = (f"{frame.filename}:{frame.lineno}" for frame in frames)
             reason = " ".join([reason, record.exc_info[0].__name__, *places])
         self._warnings.count(reason, **facts)
+
+    def count_unraisable(self, error: "sys.UnraisableHookArgs") -> None:
+        """Count an error by its kind; its words, and what it happened to, may be what somebody sent."""
+        self._warnings.count(error.exc_type.__name__, level="error", message="an error that nobody could be told of")
