@@ -338,6 +338,29 @@ def test_a_card_whose_node_is_no_key_is_named(cards, tmp_path, node):
     assert in_force(org) == senders(files[:4])
 
 
+def test_a_card_of_many_senders_one_of_whom_comes_twice_is_refused_at_once(cards, tmp_path):
+    """Each was compared with every other, for hours: whoever hands in a card could keep the operator from admitting."""
+    org, files = cards
+    many = [f"{number:064x}" for number in range(300_000)]
+    plain = json.loads(files[4].read_text()) | {"senders": [*many, many[7]]}
+    (tmp_path / "many.json").write_text(json.dumps(plain))
+    command = [sys.executable, "-m", "apes", "federation", "admit", org, "--add", tmp_path / "many.json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 2
+    assert f"many.json: senders must differ, got '{many[7]}' more than once" in said(done.stderr)
+
+
+def test_a_files_name_does_nothing_to_the_terminal(cards, tmp_path):
+    """Cards come from anybody, and so do their files' names."""
+    org, files = cards
+    bad = tmp_path / "\x1b]0;title\x07\x9b2J\u202ecard.json"
+    bad.write_text(json.dumps(json.loads(files[4].read_text()) | {"node": "none"}))
+    code, _, errors = apes("federation", "admit", org, "--add", bad)
+    assert code == 2
+    assert "\\x1b]0;title\\x07\\x9b2J\\u202ecard.json: node must be one line" in errors
+    assert errors.removesuffix("\n").isprintable()
+
+
 def test_a_policy_that_nobody_admitted_has_no_cards(cards):
     org, files = cards
     policy = admit(org, read(files[:4]))

@@ -22,6 +22,7 @@ from apes.federation.invitation import Invitation
 from apes.federation.offer import offer_of
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.lifetime import Lifetime
+from apes.federation.vault.model import check_fit
 from apes.storage.settings import read_settings, write_settings
 
 PRINTS = {"invitation": fingerprint(b"an invitation")}
@@ -63,6 +64,23 @@ def test_a_hundred_thousand_rounds_show_what_they_cost():
     assert many.colluding == pytest.approx(1e5 * few.colluding)
     assert many.central > 1000 * few.central
     assert "protects nobody" in many.meaning
+
+
+def test_numbers_that_would_fill_the_readers_memory_are_refused():
+    """What is offered is certified before anybody is asked: a cohort of 10^9 took 8 GB of whoever looked at it."""
+    assert offered(agreed(limits=replace(LIMITS, smallest_cohort=10**7)), [1.0]).smallest_cohort == 10**7
+    for cohort in (10**7 + 1, 10**9, 10**30):
+        with pytest.raises(ParameterError, match=r"smallest_cohort must be in \[1, 10000000\]"):
+            replace(LIMITS, smallest_cohort=cohort)
+    with pytest.raises(ParameterError, match=r"dimensions must be in \[1, 2147483648\]"):
+        agreed(features=10**9)
+
+
+def test_a_model_that_does_not_fit_into_memory_fits_nobodys_rows(small):
+    """One line, where a model of so many coordinates cannot even be begun."""
+    large = replace(small.terms.model, features=10**14)
+    with pytest.raises(DataError, match="data does not fit the model, from user 1 on"):
+        check_fit(large, None, "data")
 
 
 def test_a_norm_lowers_what_is_left_without_a_shuffler():

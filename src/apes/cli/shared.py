@@ -72,7 +72,7 @@ def says_what_went_wrong(function: Callable[P, None]) -> Callable[P, None]:
         try:
             function(*args, **kwargs)
         except (ApesError, OSError) as error:
-            typer.echo(f"apes: {' '.join(str(error).split())}", err=True)
+            typer.echo(f"apes: {_in_one_line(str(error))}", err=True)
             raise typer.Exit(2) from None
         except ModuleNotFoundError as error:
             if error.name not in _OF_EXTRAS:
@@ -81,3 +81,9 @@ def says_what_went_wrong(function: Callable[P, None]) -> Callable[P, None]:
             raise typer.Exit(2) from None
 
     return run
+
+
+def _in_one_line(text: str) -> str:
+    """A text without line breaks, and with what would move a terminal's cursor spelt out: a file's name, say."""
+    line = " ".join(text.split())
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from apes.accounting.cost import Cost
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import cover_of
+from apes.checks import whole
 from apes.data.table.schema import Schema
 from apes.errors import ApesError, DataError, ParameterError
 from apes.features.feature_map import FeatureMap
@@ -21,7 +22,7 @@ from apes.features.named import PIXELS, named_features
 from apes.federation.agreed_model import AgreedModel, plain_model, read_model
 from apes.mathematics.arrays import F64
 from apes.mathematics.thresholds import MAX_LEVELS
-from apes.shuffler.service.policy import Limits
+from apes.shuffler.service.policy import MOST_DIMENSIONS, Limits
 from apes.storage.settings import from_plain, read_settings, write_settings
 from apes.terms.terms import Terms
 
@@ -37,6 +38,7 @@ class FederationTerms:
     schema: Schema | None = None  # how rows of tables are encoded, where users have tables
 
     def __post_init__(self) -> None:
+        whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS)
         self.terms.device_stages(self.dimensions)
         if self.feature_map() is not None and self.schema is not None:
             raise ParameterError(f"features must be {PIXELS} beside a schema of tables, got {self.features!r}")

@@ -14,8 +14,9 @@ from apes.storage.json_logs import RareLog
 
 def check_fit(model: Model, holdings: Holdings, where: str) -> None:
     """Raise unless the model runs on all that a vault holds; ``where`` it is from."""
-    weights, fitting = check_model(model).astype(np.float32), 0
+    fitting = 0
     try:
+        weights = check_model(model).astype(np.float32)
         for block in holdings.blocks():
             prepare_updates(model, weights, block)
             fitting += block.budgets.size

@@ -14,6 +14,9 @@ from apes.mathematics.thresholds import MAX_LEVELS
 from apes.wire.envelope import RUN_BYTES, SENDER_BYTES, TERMS_BYTES
 
 KEY_BYTES = 32
+MOST_DIMENSIONS = 2**31
+"""Most coordinates of a report."""
+_LARGEST_COHORT = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Limits:
 
     smallest_budget: float  # local, in (0, inf)
     largest_budget: float  # at least the smallest, finite
-    # Honest senders; a round of fewer is never released; at least 1. Each hides among the others, so 1 hides nobody.
+    # Honest senders; a round of fewer is never released; in [1, 10^7]. Each hides among the others, so 1 hides nobody.
     smallest_cohort: int
     largest_card: int = 1  # most senders that one device or silo may bring, at least 1
     # How many of a round's senders may tell the analyzer what they reported; None, as many as the largest card has.
@@ -32,7 +35,8 @@ class Limits:
         if positive("smallest_budget", self.smallest_budget) > positive("largest_budget", self.largest_budget):
             least = f"smallest_budget {self.smallest_budget!r}"
             raise ParameterError(f"largest_budget must be at least {least}, got {self.largest_budget!r}")
-        whole("smallest_cohort", self.smallest_cohort, 1)
+        # Whoever reads an invitation certifies a cohort of so many before they are asked anything.
+        whole("smallest_cohort", self.smallest_cohort, 1, _LARGEST_COHORT)
         whole("largest_card", self.largest_card, 1)
         if self.colluding is None:
             object.__setattr__(self, "colluding", self.largest_card)
@@ -89,7 +93,7 @@ class Policy(Limits):
         hex_names("terms", (self.terms,), TERMS_BYTES)
         hex_names("runs", self.runs, RUN_BYTES)
         whole("rounds", self.rounds, 1, MOST_ROUNDS)
-        whole("dimensions", self.dimensions, 1, 2**31)
+        whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS)
         whole("levels", self.levels, 2, MAX_LEVELS)
         whole("charged", self.charged, 1, self.dimensions)
         within("delta", self.delta, SMALLEST_DELTA, 0.5)
