@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from parties import RUNS, Shuffler, agreed, apes, honest, is_of, population, public
+from parties import RUNS, Shuffler, agreed, apes, honest, is_of, is_root, population, public
 
 from apes import Examples, Schedule
 from apes.errors import DataError
@@ -416,6 +417,39 @@ def test_killed_on_the_way_it_is_the_old_or_the_new(cards, what, at, when, is_ne
     assert in_force(org) == senders(new)
     assert nodes(org) == node_keys(new)
     assert len(list((Layout(org).shuffler / "cards").iterdir())) == 1
+
+
+@pytest.mark.skipif(not is_root(), reason="only root works in another account's folder")
+def test_root_changes_nothing_in_a_folder_of_another_account(cards):
+    """Its owner could not have read the new policy; and root removed whatever the owner had made a link to."""
+    org, files = cards
+    admit(org, read(files[:4]))
+    shuffler = Layout(org).shuffler
+    before = {path: path.read_bytes() for path in shuffler.rglob("*") if path.is_file()}
+    os.chown(shuffler, 61236, 61236)
+    try:
+        for command in (["admit", org, "--add", files[4]], ["dismiss", org, files[0]], ["renew", org]):
+            code, _, errors = apes("federation", *command)
+            assert code == 2
+            assert "shuffler belongs to account number 61236: do this under that account" in said(errors)
+    finally:
+        os.chown(shuffler, 0, 0)
+    assert {path: path.read_bytes() for path in before} == before
+    assert apes("federation", "admit", org, "--add", files[4])[0] == 0
+
+
+def test_nothing_is_removed_that_is_not_a_nodes_key(cards, tmp_path):
+    """The SuperLink's folder may be another account's, too: a link in there led to whatever it named."""
+    org, files = cards
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "precious").write_text("theirs")
+    admit(org, read(files[:4]))
+    place = Layout(org).superlink / "nodes"
+    shutil.rmtree(place)
+    place.symlink_to(tmp_path / "elsewhere")
+    assert apes("federation", "dismiss", org, files[0])[0] == 0
+    assert (tmp_path / "elsewhere" / "precious").read_text() == "theirs"
+    assert node_keys(files[1:4]) == nodes(org) - {"theirs"}
 
 
 def test_a_policy_is_for_its_owner_alone(cards):

@@ -42,12 +42,27 @@ _CARDS = "cards"
 
 @contextmanager
 def changing(folder: Path) -> Iterator[None]:
-    """One who changes the members at a time; others wait."""
+    """One who changes the members at a time; others wait.
+
+    Raises:
+        DataError: If the shuffler's folder is another account's.
+    """
+    check_owner(Layout(folder).shuffler)
     held = lock(Layout(folder).shuffler / _POLICY, wait=True)
     try:
         yield
     finally:
         os.close(held)
+
+
+def check_owner(folder: Path) -> None:
+    """Raise unless a folder, if it is there, is this account's own.
+
+    What is made in another's would not be theirs to read; and whoever owns it may have put links there, which root
+    would follow.
+    """
+    if folder.exists() and folder.stat().st_uid != os.geteuid():
+        raise DataError(f"{folder} belongs to account number {folder.stat().st_uid}: do this under that account")
 
 
 def members(folder: Path, kind: type[C]) -> dict[C, str]:
@@ -95,19 +110,20 @@ def put_in_force(folder: Path, policy: Policy, cards: Collection[C]) -> None:
     plain = [asdict(card) for card in cards]
     write_bytes(kept, (json.dumps(plain, indent=1) + "\n").encode(), 0o600)
     write_bytes(layout.shuffler / _POLICY, data, 0o600)
-    _remove_others(kept.parent, {kept.name})
+    _remove_others(kept.parent, "*.json*", {kept.name})
     nodes = layout.superlink / "nodes"
     keys = {f"node-{hashlib.sha256(card.node.encode()).hexdigest()[:16]}.pub": card.node for card in cards}
     for name, key in keys.items():
         write_bytes(nodes / name, key.encode())
-    _remove_others(nodes, keys.keys())
+    _remove_others(nodes, "*node-*.pub*", keys.keys())
 
 
 def _name_of(policy: bytes) -> str:
     return f"{hashlib.sha256(policy).hexdigest()}.json"
 
 
-def _remove_others(folder: Path, names: Collection[str]) -> None:
-    for path in folder.iterdir():
+def _remove_others(folder: Path, ours: str, names: Collection[str]) -> None:
+    """Remove what is ours, by a pattern, but for these names: nothing that somebody else keeps there."""
+    for path in folder.glob(ours):
         if path.name not in names:
             path.unlink()

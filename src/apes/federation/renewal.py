@@ -17,6 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from apes.errors import DataError
 from apes.federation.keys import LIFE, Authority, write_secret
+from apes.federation.members import check_owner
 from apes.federation.trial.layout import Layout
 from apes.storage.certificates import check_end, has_ended, read_certificates
 from apes.storage.files import write_bytes
@@ -44,7 +45,9 @@ def renew(folder: Path, *, authority: bool = False, life: datetime.timedelta = L
 
     Killed at any moment, it leaves pairs that work, old ones or new ones; start it again.
     """
-    layout, held = Layout(folder), lock(folder / AUTHORITY_KEY)
+    layout = Layout(folder)
+    check_owner(layout.shuffler)
+    held = lock(folder / AUTHORITY_KEY)
     try:
         issuer = _authority(layout)
         if authority:
