@@ -31,10 +31,10 @@ default_role = "literal"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
-autodoc_class_signature = "separated"
+maximum_signature_line_length = 100
 # Where torch is missing, what needs it is read without it.
 autodoc_mock_imports = [] if importlib.util.find_spec("torch") else ["torch"]
-napoleon_use_rtype = False
+napoleon_use_rtype = napoleon_attr_annotations = False
 napoleon_custom_sections = ["Contract", "Guarantee"]
 
 html_theme = "furo"
