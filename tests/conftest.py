@@ -47,7 +47,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 SLOW = """accounting advice/test_advise analyzer/test_calibrator audit cli client data doors examples federation
 mathematics/test_laws
 mathematics/test_thresholds models/test_torch paper run shuffler/test_shuffle terms/test_level_choice
-test_readme training""".split()
+test_readme test_site training""".split()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
