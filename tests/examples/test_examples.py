@@ -71,6 +71,13 @@ def test_own_model(tmp_path):
     assert figure(r"epsilon ([\d.]+) at delta 1e-05", text) <= 1
 
 
+def test_choosing_a_budget(tmp_path):
+    text = printed("choosing_a_budget.sh", tmp_path, shell=("sh", "-e"))
+    assert "Recommended: " in text
+    assert "apes train --users 25000 --budgets 0.1:60%,0.5:30%,1:10%" in text
+    assert "<html" in (tmp_path / "advice.html").read_text(encoding="utf-8")
+
+
 def test_federation_of_three(tmp_path):
     pytest.importorskip("flwr", reason="Flower is not installed: pip install 'apes-fl[flower]'")
     folder = Path(shutil.copytree(EXAMPLES, tmp_path / "here"))
