@@ -7,6 +7,7 @@ import pytest
 from parquet_parts import CHOICES, crowd, rows_of, write_parquet, write_parts
 
 from apes import DataError, LogisticRegression, ParameterError, Partitions, Plan, train
+from apes.data.partitions import files
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 CHOSEN = CHOICES | {"ignore": ["city"]}
@@ -81,12 +82,13 @@ def test_a_file_that_is_cut_off(size, folder):
     refused(folder, "part-2.parquet cannot be read as Parquet")
 
 
-def test_damage_in_the_middle_is_found_when_it_is_read(tmp_path):
+def test_damage_in_the_middle_is_found_when_it_is_read(tmp_path, monkeypatch):
     """Where pages have checksums, by them; the file's own end is whole."""
     folder = write_parts(tmp_path / "parts", crowd(120), write_page_checksum=True, use_dictionary=False)
     path = folder / "part-2.parquet"
     content = bytearray(path.read_bytes())
-    people, state = Partitions.open(folder, **CHOSEN), path.stat()
+    people = Partitions.open(folder, **CHOSEN)
+    states = {str(file): files._state(str(file)) for file in folder.iterdir()}
     middle = len(content) // 8
     content[middle : middle + 40] = bytes(40)
     path.write_bytes(bytes(content))
@@ -94,7 +96,7 @@ def test_damage_in_the_middle_is_found_when_it_is_read(tmp_path):
         people.test  # noqa: B018 - reads
     refused(folder, "part-2.parquet")
     # A disk that forgets does not say when.
-    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    monkeypatch.setattr(files, "_state", states.__getitem__)
     with pytest.raises(DataError, match=r"part-2.parquet cannot be read as Parquet: .*CRC"):
         people.test  # noqa: B018 - reads
 
@@ -119,6 +121,18 @@ def test_a_file_that_changed_since(folder):
     with pytest.raises(DataError, match=r"part-1.parquet has changed since it was opened"):
         train(LogisticRegression.of(people), people, PLAN, after_round=rounds.append)
     assert rounds == []
+
+
+def test_an_edited_file_whose_time_was_put_back(folder):
+    """Neither read nor taken for the file that it was: also by who opens it anew."""
+    people = Partitions.open(folder, **CHOSEN | {"test_share": 0, "max_rows": 60})
+    path = folder / "part-1.parquet"
+    state = change(path)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (state.st_size, state.st_mtime_ns)
+    with pytest.raises(DataError, match=r"part-1.parquet has changed since it was opened"):
+        people.block(0, 120)
+    assert Partitions.open(folder, **CHOSEN | {"test_share": 0, "max_rows": 60}).digest != people.digest
 
 
 def test_a_file_that_was_only_touched_is_the_same(folder):

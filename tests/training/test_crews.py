@@ -185,6 +185,21 @@ def test_a_worker_that_is_killed_in_a_round_changes_no_bit(way, crew_of, expecte
         assert marks(tmp_path, path.name).count(os.getpid()) <= 2
 
 
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_a_crew_goes_on_after_a_round_that_failed(way, crew_of, expected, tmp_path):
+    """Workers may have been ended in the middle of it, and what they kept with them: it is sent anew."""
+    crew, people = crew_of(way), Travellers.of(PEOPLE, tmp_path)
+    before = crew.facts.lost
+    assert apes.train(MODEL, people, PLAN, workers=crew).model_sha256 == expected("apes")
+    (tmp_path / "fail").touch()
+    with pytest.raises(ZeroDivisionError, match="a bad day"):
+        apes.train(MODEL, people, PLAN, workers=crew)
+    (tmp_path / "fail").unlink()
+    assert apes.train(MODEL, people, PLAN, workers=crew).model_sha256 == expected("apes")
+    # Nobody died of it.
+    assert crew.facts.lost == before
+
+
 def test_workers_who_die_over_and_over_are_an_error(tmp_path):
     (tmp_path / "all die").touch()
     began = set(multiprocessing.active_children())
@@ -256,7 +271,7 @@ class TestAnybodysExecutor:
             assert client.status == "running"
 
     def test_another_version_is_refused(self, monkeypatch):
-        monkeypatch.setattr("apes.training.crews.work.__version__", "9.9")
+        monkeypatch.setattr("apes.training.crews.same_code.__version__", "9.9")
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             with pytest.raises(apes.WorkersError, match=r"must have apes 9\.9.*got one with 0"):
                 apes.train(MODEL, PEOPLE, PLAN, workers=apes.Workers(executor=pool))
@@ -329,9 +344,10 @@ class TestCommandLine:
     @pytest.mark.parametrize("way", ["dask_address", "local_ray"])
     def test_workers_of_another_version(self, way, request, tmp_path, monkeypatch):
         address = request.getfixturevalue(way)
-        monkeypatch.setattr("apes.training.crews.work.__version__", "9.9")
+        monkeypatch.setattr("apes.training.crews.same_code.__version__", "9.9")
         line = refused(tmp_path, "--cluster", address)
-        assert f"every worker must have apes 9.9, as this process has; got {apes.__version__} on" in line
+        assert "every worker must have apes 9.9 (code " in line
+        assert f"as this process has; got {apes.__version__} (code " in line
 
     def test_somebody_else_answers(self, tmp_path):
         import socket

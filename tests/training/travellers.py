@@ -21,7 +21,7 @@ def marks(folder: Path, name: str) -> list[int]:
 
 @dataclass
 class Bag:
-    """A part of people that notes when it is packed and unpacked, and takes its worker along when it is told to."""
+    """A part of people that notes when it is packed and unpacked; takes its worker along, or fails, when told to."""
 
     people: apes.Population
     folder: str
@@ -48,6 +48,8 @@ class Bag:
                 os.kill(os.getpid(), signal.SIGKILL)
             if (Path(self.folder) / "all die").exists():
                 os.kill(os.getpid(), signal.SIGKILL)
+            if (Path(self.folder) / "fail").exists():
+                raise ZeroDivisionError("a bad day")
         return self.people.block(start, stop)
 
     def __getstate__(self):

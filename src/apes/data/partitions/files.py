@@ -22,28 +22,26 @@ class PartFile:
 
     Attributes:
         path: Where it is, in full: the same on every worker.
-        size: Bytes.
-        modified: When it was last written to, in nanoseconds.
+        state: What tells that nobody wrote to it since: `_state`.
         sha256: Of its bytes.
     """
 
     path: str
-    size: int
-    modified: int
+    state: tuple[int, int, int, int]
     sha256: str
 
     @classmethod
     def of(cls, path: Path) -> "PartFile":
         """The file as it is now; all of it is read once."""
-        size, modified = _state(str(path))
-        return cls(str(path), size, modified, _sha256(str(path), size, modified))
+        state = _state(str(path))
+        return cls(str(path), state, _sha256(str(path), state))
 
     def check(self) -> None:
         """Raise unless the file is what it was; one that was copied or touched is, if its bytes are."""
-        size, modified = _state(self.path)
-        if (size, modified) == (self.size, self.modified):
+        state = _state(self.path)
+        if state == self.state:
             return
-        if size != self.size or _sha256(self.path, size, modified) != self.sha256:
+        if state[0] != self.state[0] or _sha256(self.path, state) != self.sha256:
             raise DataError(f"{self.path} has changed since it was opened")
 
 
@@ -77,17 +75,21 @@ def part_paths(source: Files) -> list[Path]:
     return sorted(path.resolve() for path in entries)
 
 
-def _state(path: str) -> tuple[int, int]:
+def _state(path: str) -> tuple[int, int, int, int]:
+    """Size in bytes, when it was last written to and last changed in any way (nanoseconds), and which file it is.
+
+    The first of the times can be put back by whoever writes, the second cannot.
+    """
     try:
         found = Path(path).stat()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
-    return found.st_size, found.st_mtime_ns
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
-# By size and time of the last change: what was not written to since is not read again.
+# What was not written to since is not read again.
 @lru_cache(maxsize=1 << 14)
-def _sha256(path: str, size: int, modified: int) -> str:
+def _sha256(path: str, state: tuple[int, int, int, int]) -> str:
     digest = hashlib.sha256()
     try:
         with Path(path).open("rb") as file:

@@ -3,14 +3,15 @@
 import os
 import pickle
 import uuid
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from dataclasses import dataclass, replace
 from typing import Any
 
 from apes.errors import WorkersError
 from apes.shuffler.parts import Part
 from apes.training.crews.crew import Facts, in_tree
-from apes.training.crews.kept import SHELF, Call, Failed, Kept, attempt, cannot_travel
+from apes.training.crews.kept import SHELF, Call, Failed, Kept, cannot_travel, failed
+from apes.training.crews.work import gather
 
 # Enough for an executor of unknown size to balance its workers; each call brings one table of counts back.
 _SHARES_PER_CORE = 4
@@ -23,8 +24,12 @@ class _Missing:
     slots: frozenset[str]
 
 
+class _NotSent(LookupError):  # noqa: N818 - caught here
+    """A call names a value that did not come with it, and is not here."""
+
+
 def _nothing() -> Any:
-    raise LookupError("a value that was not sent")
+    raise _NotSent
 
 
 class _Sent:
@@ -42,13 +47,16 @@ class _Sent:
 
 def _attempt(call: Call) -> Part | Failed | _Missing:
     """Do a call, on a worker; or keep what came with it, and say what is missing."""
-    missing = frozenset(kept.slot for kept in call if kept.fetch is _nothing and not SHELF.has(kept))
-    if not missing:
-        return attempt(call)
-    for kept in call:
-        if kept.fetch is not _nothing:
-            SHELF.value(kept)
-    return _Missing(missing)
+    values, missing = [], set()
+    try:
+        for kept in call:
+            try:
+                values.append(SHELF.value(kept))
+            except _NotSent:
+                missing.add(kept.slot)
+        return _Missing(frozenset(missing)) if missing else gather(*values)
+    except Exception as error:
+        return failed(error)
 
 
 _Answer = Part | Failed | _Missing
@@ -86,18 +94,32 @@ class AnyExecutor:
 
     def run(self, calls: list[tuple[Any, ...]]) -> Part:
         """Do the calls; those of workers who lack something once more, with everything."""
+        futures: list[Future[_Answer]] = []
         try:
-            futures = [self._submit([kept if self._is_there(kept) else self._whole(kept) for kept in c]) for c in calls]
+            for call in calls:
+                futures.append(self._submit([kept if self._is_there(kept) else self._whole(kept) for kept in call]))
             self._was_sent = {(kept.slot, kept.version) for call in calls for kept in call if kept.slot != "order"}
             parts = [self._answer(future, call) for future, call in zip(futures, calls, strict=True)]
-        except BrokenExecutor as error:
-            must = "executor must outlive the run: a worker of it died, and a new one is its owner's to make"
-            raise WorkersError(f"{must} ({error})") from None
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            if "pickle" not in str(error).lower():
-                raise
-            raise cannot_travel(self._values["client"].model, error) from None
+        except BaseException as error:
+            # Nothing is released of a round that fails: what has not begun need not.
+            for future in futures:
+                future.cancel()
+            if (said := self._said(error)) is not None:
+                raise said from None
+            raise
         return in_tree(parts, lambda one, other: one.plus(other))
+
+    def _said(self, error: BaseException) -> Exception | None:
+        """What an error of the executor means for whoever trains; None for what went wrong in a call."""
+        must = "executor must outlive the run"
+        if isinstance(error, BrokenExecutor):
+            return WorkersError(f"{must}: a worker of it died, and a new one is its owner's to make ({error})")
+        if isinstance(error, CancelledError) or (isinstance(error, RuntimeError) and "shutdown" in str(error)):
+            return WorkersError(f"{must}: it was shut down, or let go of the work ({type(error).__name__})")
+        is_of_pickle = isinstance(error, pickle.PicklingError | AttributeError | TypeError)
+        if is_of_pickle and "pickle" in str(error).lower():
+            return cannot_travel(self._values["client"].model, error)
+        return None
 
     def close(self) -> None:
         """Let go of what is kept in this process, where the executor's workers are threads of it."""
@@ -112,6 +134,8 @@ class AnyExecutor:
             answer = self._submit(again).result()
         if isinstance(answer, Failed):
             raise answer.error
+        if not hasattr(answer, "spans"):
+            raise WorkersError(f"executor must bring back what its calls return, got {type(answer).__name__}")
         return answer
 
     def _submit(self, call: list[Kept]) -> "Future[_Answer]":

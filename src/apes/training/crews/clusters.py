@@ -59,5 +59,6 @@ def _knock(address: str, what: str) -> None:
     parts = urlsplit(address)
     try:
         socket.create_connection((parts.hostname or "", parts.port or 0), timeout=_ANSWER).close()
-    except OSError as error:
+    # A name that cannot be one is a ValueError.
+    except (OSError, ValueError) as error:
         raise WorkersError(nobody_answers(address, what, error)) from None

@@ -17,38 +17,63 @@ from apes.errors import WorkersError
 from apes.shuffler.parts import Part
 from apes.training.crews.crew import Facts, in_tree
 from apes.training.crews.kept import cannot_travel
-from apes.training.crews.work import gather, own_version
+from apes.training.crews.same_code import own_version
+from apes.training.crews.work import gather
 
 # Seconds: how long a cluster may be silent when it is first asked, how often it is looked at in a round, and how long
 # it may be without any worker.
 _ANSWER, _LOOK, _ALONE = 5.0, 2.0, 60.0
+# What is in the first words of everybody who speaks for Dask, and how long these are at the most, in bytes.
+_PASSWORD, _LONGEST_GREETING = b"pickle-protocol", 1 << 16
 # Each thread of a worker has this many shares: enough for Dask to balance workers of different speed.
 _SHARES_PER_THREAD = 2
 
 
 def connect(address: str) -> "DaskCluster":
     """The cluster of a scheduler that answers."""
+    import logging
+
     from distributed import Client
 
     try:
+        _check_certificates(address)
         _check_speaks(address)
+        # What it logs of a connection that is lost is said once more, as the error.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         client = Client(address, timeout=_ANSWER, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
+    # Whoever speaks something like Dask's language may make it fail in any way.
+    except Exception as error:
         raise WorkersError(nobody_answers(address, "a Dask scheduler (`dask scheduler`)", error)) from None
     return DaskCluster(client, is_own=True)
 
 
-def _check_speaks(address: str) -> None:
-    """Raise an OSError unless somebody is there who speaks first, as schedulers do.
+def _check_certificates(address: str) -> None:
+    """Raise a ValueError if an address asks for certificates, and Dask was not told which."""
+    from distributed.security import Security
 
-    Dask itself waits for ever for one who takes a connection and says nothing. Under TLS nobody speaks first.
+    if urlsplit(address).scheme == "tls" and Security().get_connection_args("client").get("ssl_context") is None:
+        raise ValueError("tls needs Dask's settings distributed.comm.tls.ca-file, .client.cert and .client.key")
+
+
+def _check_speaks(address: str) -> None:
+    """Raise an OSError unless somebody is there who speaks first, as schedulers do, and in their words.
+
+    Dask itself waits for ever for one who takes a connection and says nothing, and makes room for as many bytes as a
+    stranger's first eight say. Under TLS nobody speaks first.
     """
     place = urlsplit(address)
     if place.scheme != "tcp":
         return
     with socket.create_connection((place.hostname, place.port), timeout=_ANSWER) as probe:
-        if not probe.recv(1):
-            raise ConnectionError("it hung up")
+        said = b""
+        while _PASSWORD not in said:
+            try:
+                more = probe.recv(_LONGEST_GREETING)
+            except TimeoutError:
+                more = b""
+            said += more
+            if not more or len(said) > _LONGEST_GREETING:
+                raise ConnectionError("whoever is there does not speak as Dask does" if said else "nothing was said")
 
 
 def nobody_answers(address: str, what: str, error: object) -> str:

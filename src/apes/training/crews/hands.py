@@ -92,12 +92,15 @@ class Hands:
         )
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers, and what they share."""
+        self._dismiss()
+        self._hall.close()
+
+    def _dismiss(self) -> None:
         for place, hand in enumerate(self._hands):
             if hand is not None:
                 self._hands[place] = None
                 hand.end()
-        self._hall.close()
 
     def _living(self) -> list[Hand]:
         return [hand for hand in self._hands if hand is not None]
@@ -126,8 +129,8 @@ class Hands:
                 for future in futures:
                     future.result()
             except BaseException:
-                # Whoever interrupts does not wait for what is under way.
-                self.close()
+                # Whoever interrupts does not wait for what is under way; for the next round there are new ones.
+                self._dismiss()
                 raise
 
     def _serve(self, place: int, numbers: list[int], calls: list[tuple[Any, ...]], done: dict[int, Any]) -> None:
@@ -139,6 +142,8 @@ class Hands:
             try:
                 done[number] = hand.do(calls[number])
             except HandLost:
-                self._hands[place], self._lost = None, self._lost + 1
-                hand.end()
+                # Else it was dismissed, and is nobody who died.
+                if self._hands[place] is hand:
+                    self._hands[place], self._lost = None, self._lost + 1
+                    hand.end()
                 return

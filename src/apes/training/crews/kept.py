@@ -61,11 +61,6 @@ class Shelf:
                 del self._runs[run]
         return value
 
-    def has(self, kept: Kept) -> bool:
-        """Whether the value is there."""
-        with self._lock:
-            return self._runs.get(kept.run, {}).get(kept.slot, (-1, None))[0] == kept.version
-
     def forget(self, run: str) -> None:
         """Let go of everything of a run."""
         with self._lock:
@@ -87,19 +82,19 @@ def attempt(call: Call) -> Part | Failed:
     try:
         return gather(*(SHELF.value(kept) for kept in call))
     except Exception as error:
-        return Failed(_that_travels(error))
+        return failed(error)
 
 
-def _that_travels(error: Exception) -> Exception:
+def failed(error: Exception) -> Failed:
+    """An error as an answer; a stranger's exception may be anything, and one that cannot travel is told instead."""
     try:
         again = pickle.loads(pickle.dumps(error))
-        return error if type(again) is type(error) else WorkersError(repr(error))
+        return Failed(error if type(again) is type(error) else WorkersError(repr(error)))
     except Exception:
-        # A stranger's exception may be anything.
-        return WorkersError(f"a worker failed: {type(error).__name__}: {error}")
+        return Failed(WorkersError(f"a worker failed: {type(error).__name__}: {error}"))
 
 
-def cannot_travel(value: object, error: Exception) -> ParameterError:
+def cannot_travel(value: object, error: BaseException) -> ParameterError:
     """What to say of a value that cannot be pickled."""
     what = f"model, people and features must be such that pickle takes them to other processes, {type(value).__name__}"
     return ParameterError(f"{what} is not: {error}")

@@ -11,13 +11,15 @@ from apes.shuffler.parts import Part
 from apes.training.crews.crew import in_tree
 from apes.training.crews.hands import HandLost
 from apes.training.crews.kept import Call, Failed, attempt, cannot_travel
-from apes.training.crews.work import own_version
+from apes.training.crews.same_code import own_version
 
 LOCAL = "ray://local"
 # Seconds in which an actor has to start: on a machine that has not run Python yet, it imports everything.
 _START = 120.0
 # Seconds in which a processor has to become free.
 _FREE = 5.0
+# The address that a crew of this process connected to, as long as it does: Ray holds one connection per process.
+_STARTED: list[str] = []
 
 
 class RayWorker:
@@ -67,6 +69,9 @@ class RayCluster:
         self._is_own = not ray.is_initialized()
         if self._is_own:
             _start(address)
+        elif address not in (LOCAL, *_STARTED):
+            held = f"this process holds a connection to Ray already; end it (ray.shutdown()), or use it ({LOCAL})"
+            raise WorkersError(f"cluster must be where this process is connected to: {held}; got {address!r}")
         self._actor = ray.remote(num_cpus=1, max_restarts=0, max_concurrency=1)(RayWorker)
 
     @property
@@ -126,6 +131,7 @@ class RayCluster:
         self._kept.clear()
         if self._is_own and ray.is_initialized():
             ray.shutdown()
+            _STARTED.clear()
 
 
 @dataclass(frozen=True)
@@ -195,3 +201,4 @@ def _start(address: str) -> None:
             said = " ".join(str(error).split())
             must = "cluster must be the address of a Ray cluster that lets us in (with its token, if it asks for one)"
             raise WorkersError(f"{must}, got {address!r}: {said}") from None
+    _STARTED[:] = [address]

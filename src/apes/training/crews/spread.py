@@ -1,6 +1,8 @@
 """Spread: a run's users are cut into shares, each share stays with a worker, and rounds send what is new."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -14,6 +16,7 @@ from apes.population import Population, part_of
 from apes.shuffler.parts import Part
 from apes.training.cohort import Cohort
 from apes.training.crews.crew import Facts, Job
+from apes.training.crews.same_code import own_version
 from apes.training.crews.work import FEWEST_USERS, Order, Present
 
 
@@ -66,17 +69,27 @@ class Spread:
         cohort = job.population
         people, users = (cohort.population, cohort.users) if isinstance(cohort, Cohort) else (cohort, None)
         weights = job.broadcast
-        with self._lock:
+        of = job.terms, weights, job.source, job.budgets.size, job.only_sums, self._at_once
+        order = Order(*of, own_version())
+        with self._lock, self._forgetting():
             self._keep_people(people, job.budgets.size if users is None else people.budgets.size)
             self._keep_client(job)
             self._keep_present(users, job.budgets)
-            order = Order(job.terms, weights, job.source, job.budgets.size, job.only_sums, self._at_once)
             now = self._means.keep("order", order)
             calls = [(self._client, self._shares[share], present, now) for share, present in self._present]
             part = self._means.run(calls)
         total = order.collector(threads=self._threads)
         total.join(part, job.budgets)
         return total.release()
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """Where a round fails, what workers had may have gone with them: the next one sends all of it anew."""
+        try:
+            yield
+        except BaseException:
+            self._people, self._made_for, self._who = None, (None, None, 0), None
+            raise
 
     def _keep_people(self, people: Population, count: int) -> None:
         """Send everybody's data, unless it was: once a run."""

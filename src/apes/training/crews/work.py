@@ -1,23 +1,23 @@
 """What a worker does in a round: lets some users report, and gathers what they say. The same code for every crew."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apes.client.client import Client
-from apes.errors import ParameterError, WorkersError
+from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.population import Population, UserBlock
 from apes.shuffler.parts import Part
 from apes.shuffler.shuffle import Collector
-from apes.storage.version import __version__
 from apes.terms.terms import Terms
 from apes.training.cohort import Cohort
+from apes.training.crews.same_code import check_version
 
 # Numbers of a block that are in memory at once: 16 MB of updates per thread, or one update if that is longer.
 _NUMBERS_AT_ONCE = 1 << 22
@@ -86,7 +86,7 @@ class Order:
         users: How many take part, on all workers together.
         only_sums: As for `apes.train`.
         users_at_once: Most users in a block, or None (`users_in_block`).
-        version: Of the package, where the order was given.
+        version: Of the package, where the order was given; for workers elsewhere, who compare it with their own.
     """
 
     terms: Terms
@@ -95,7 +95,7 @@ class Order:
     users: int
     only_sums: bool
     users_at_once: int | None
-    version: str = field(default_factory=lambda: own_version())
+    version: str = ""
 
     @property
     def block_users(self) -> int:
@@ -141,14 +141,3 @@ def users_in_block(most: int | None, dimensions: int) -> int:
 def edges(span: range, size: int) -> list[tuple[int, int]]:
     """Where blocks of so many users begin and end."""
     return [(start, min(start + size, span.stop)) for start in range(span.start, span.stop, size)]
-
-
-def own_version() -> str:
-    """The version of the package where this runs."""
-    return __version__
-
-
-def check_version(wanted: str) -> None:
-    """Raise unless this is the version that the work was made for: another may draw other bits."""
-    if wanted != __version__:
-        raise WorkersError(f"every worker must have apes {wanted}, as this process has; got one with {__version__}")
