@@ -1,6 +1,7 @@
 """Wide models: blocks shrink, memory stays bounded, and what does not fit is said or refused beforehand."""
 
 import logging
+import multiprocessing
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 from apes import LogisticRegression, ParameterError, People, Plan, PrivateMean, SimulationSource, Terms, Workers, train
 from apes.client.clip import MOST_COORDINATES, clip_norm, norm_limit
-from apes.training import memory
+from apes.training import free_memory, memory
 from apes.training.crews import work
 from apes.training.round import run_round
 
@@ -126,15 +127,35 @@ def test_much_memory_is_said_once(caplog, monkeypatch):
     )
 
 
+def test_every_process_has_counts_of_its_own(monkeypatch):
+    """Eight of them take four times what two take; of few users no more have work than there are shares."""
+    threads, few, many = Workers(threads=2), Workers(processes=2), Workers(processes=8)
+    take = [memory._needed(10**6, 256, 1000, memory._who(workers)) for workers in (threads, few, many)]
+    assert take[0] < take[1] == take[2] / 4
+    assert memory._needed(10**6, 256, 60, memory._who(many)) < take[0]
+    monkeypatch.setattr(memory, "free_bytes", lambda: take[1])
+    assert memory.check_memory(10**6, Terms(clip=0.1), 1000, few) == 10**6
+    with pytest.raises(ParameterError, match=r"levels must be fewer: counts of 256 levels .* take about 22\.9 GB"):
+        memory.check_memory(10**6, Terms(clip=0.1), 1000, many)
+
+
+def test_more_processes_than_memory_are_not_started(monkeypatch):
+    began = set(multiprocessing.active_children())
+    monkeypatch.setattr("apes.training.crews.processes.free_bytes", lambda: 3 * GB)
+    with pytest.raises(ParameterError, match=r"processes must be fewer: .* 62\.5 GB to start, 3 GB are free; got 1000"):
+        Workers(processes=1000).open()
+    assert set(multiprocessing.active_children()) <= began
+
+
 def test_free_memory_is_that_of_the_container(tmp_path, monkeypatch):
     names = {"_MEMINFO": "meminfo", "_LIMIT": "max", "_IN_USE": "current"}
     for name, file in names.items():
-        monkeypatch.setattr(memory, name, tmp_path / file)
-    assert memory.free_bytes() > 0  # neither is known: what the machine has
+        monkeypatch.setattr(free_memory, name, tmp_path / file)
+    assert free_memory.free_bytes() > 0  # neither is known: what the machine has
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   5 kB\n")
-    assert memory.free_bytes() == 5120
+    assert free_memory.free_bytes() == 5120
     (tmp_path / "max").write_text("4000\n")
     (tmp_path / "current").write_text("1000\n")
-    assert memory.free_bytes() == 3000
+    assert free_memory.free_bytes() == 3000
     (tmp_path / "max").write_text("max\n")
-    assert memory.free_bytes() == 5120
+    assert free_memory.free_bytes() == 5120

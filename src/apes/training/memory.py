@@ -1,22 +1,21 @@
 """What a round takes in memory, said or refused before anything is charged."""
 
 import logging
-import os
-from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
+
+import numpy as np
 
 from apes.client.clip import MOST_COORDINATES
 from apes.errors import ParameterError
 from apes.terms.terms import Terms
-from apes.training.crews.crew import Crew
+from apes.training.crews.crew import Crew, Facts
+from apes.training.crews.work import FEWEST_USERS
+from apes.training.free_memory import free_bytes
 from apes.training.workers import Workers
 
 _GB = 2.0**30
 # From here on it is said.
 _MUCH = 1 << 30
-_MEMINFO = Path("/proc/meminfo")
-_LIMIT, _IN_USE = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
 _log = logging.getLogger("apes")
 
 
@@ -35,11 +34,11 @@ def check_memory(
     levels = terms.reports.levels
     if levels is None and (only_sums or not terms.kind.shuffled):
         return dimensions
-    threads = _tallies(workers)
-    needed = round_bytes(dimensions, levels, users, threads)
+    who = _who(workers)
+    needed = _needed(dimensions, levels, users, who)
     what = f"reports of {users:,} users" if levels is None else f"counts of {levels} levels"
     says = f"{what} on {dimensions:,} coordinates take about {needed / _GB:.3g} GB of memory"
-    instead = f"2 levels with a norm take {round_bytes(dimensions, 2, users, threads) / _GB:.2g} GB"
+    instead = f"2 levels with a norm take {_needed(dimensions, 2, users, who) / _GB:.2g} GB"
     if needed > (free := free_bytes()):
         got = "continuous" if levels is None else levels
         raise ParameterError(f"levels must be fewer: {says}, {free / _GB:.3g} GB are free; {instead}; got {got!r}")
@@ -48,11 +47,18 @@ def check_memory(
     return dimensions
 
 
-def _tallies(workers: Workers | Crew | None) -> int:
-    """How many count at once, each into a table of its own."""
-    if workers is None or isinstance(workers, Workers):
-        return (Workers() if workers is None else workers).count
-    return workers.facts.count or 1
+def _who(workers: Workers | Crew | None) -> Facts:
+    """Who is to do the work, as far as that is known beforehand."""
+    if workers is not None and not isinstance(workers, Workers):
+        return workers.facts
+    workers = Workers() if workers is None else workers
+    return Facts("threads", workers.count) if workers.processes is None else Facts("processes", workers.processes)
+
+
+def _needed(dimensions: int, levels: int | None, users: int, who: Facts) -> int:
+    """Bytes that a round takes on this machine."""
+    size = processes_bytes if who.way == "processes" else round_bytes
+    return size(dimensions, levels, users, who.count or 1)
 
 
 def round_bytes(dimensions: int, levels: int | None, users: int, threads: int) -> int:
@@ -66,15 +72,16 @@ def round_bytes(dimensions: int, levels: int | None, users: int, threads: int) -
     return dimensions * levels * (2 * threads + 8 + 8)
 
 
-def free_bytes() -> int:
-    """Memory that can be had now: of the machine, or of the container if that has less."""
-    found = []
-    with suppress(OSError, ValueError, IndexError):
-        lines = [line for line in _MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")]
-        found.append(1024 * int(lines[0].split()[1]))
-    with suppress(OSError, ValueError):
-        found.append(int(_LIMIT.read_text()) - int(_IN_USE.read_text()))
-    return min(found, default=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+def processes_bytes(dimensions: int, levels: int | None, users: int, processes: int) -> int:
+    """The same where processes of this machine gather, each for itself; they are done when it is put together here."""
+    here = round_bytes(dimensions, levels, users, 1)
+    if levels is None:
+        # What they hold, what is on its way, and what is made of it.
+        return 3 * here
+    working, sent = min(processes, -(-users // FEWEST_USERS)), np.min_scalar_type(users).itemsize
+    # Each counts in 16 bits and in 64, of two levels the ones, and sends both as narrow as they may be.
+    each = 2 + 8 + 16 + 2 * sent if levels == 2 else levels * (2 + 8 + sent)
+    return max(here, dimensions * working * each)
 
 
 # A command asks before it makes a folder, and training asks again.

@@ -8,13 +8,16 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from apes.errors import WorkersError
+from apes.errors import ParameterError, WorkersError
 from apes.shuffler.parts import Part
 from apes.training.crews.crew import in_tree
 from apes.training.crews.files import Files, FromFile
 from apes.training.crews.hands import HandLost
 from apes.training.crews.kept import Call, Failed, attempt
+from apes.training.free_memory import free_bytes
 
+# Memory of its own that a process has once it has started.
+_LEAST_BYTES = 64 << 20
 # Seconds in which a process has to start: it imports the package, and perhaps torch.
 _START = 120.0
 
@@ -28,9 +31,14 @@ class Processes:
         self._files = Files()
 
     def hire(self, count: int) -> list["ProcessHand"]:
-        """Start so many, side by side, and wait for them."""
-        hands = [ProcessHand() for _ in range(count)]
+        """Start so many, side by side, and wait for them; none if they would not fit into memory."""
+        if count * _LEAST_BYTES > (free := free_bytes()):
+            takes = f"they take about {count * _LEAST_BYTES / 2**30:.3g} GB to start, {free / 2**30:.3g} GB are free"
+            raise ParameterError(f"processes must be fewer: {takes}; got {count}")
+        hands: list[ProcessHand] = []
         try:
+            for _ in range(count):
+                hands.append(ProcessHand())
             for hand in hands:
                 hand.wait_for_start()
         except BaseException:
