@@ -14,6 +14,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from apes.data import Dataset, load
 from apes.features.named import named_features
 from apes.mathematics.search import bisect
 from apes.models.logistic import LogisticRegression
-from apes.population import People
+from apes.people.people import People
 from apes.storage.files import write_bytes
 from apes.storage.version import __version__
 from apes.training.train import train
@@ -109,7 +110,7 @@ def surface(dataset: Dataset, kind: str, arguments: argparse.Namespace) -> dict[
         # So few people cannot have less noise than their signs.
         if found["noise"] and setting.noise() < 1.1 * found["noise"][-1]:
             continue
-        row = kept(arguments, f"{kind} {noise}", lambda setting=setting: row_of(dataset, setting, arguments.rounds))
+        row = kept(arguments, f"{kind} {noise}", partial(row_of, dataset, setting, arguments.rounds))
         found["noise"].append(setting.noise())
         found["accuracy"].append(row)
         console.print(f"{kind}: noise {setting.noise():.4g} (budget {setting.question.budgets[0]:.4g}): {row}")

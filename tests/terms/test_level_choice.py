@@ -107,6 +107,7 @@ def test_command(tmp_path, monkeypatch):
         (["rounds", "--cap", "nan"], "cap must be in (0, inf), got nan"),
         (["users", "--budgets", "file:none.csv"], "cannot read the budgets in none.csv"),
         (["cap", "--rounds", "1000000000000"], "rounds must be in [1, 1000000], got 1000000000000"),
+        (["rounds", "--users", "1000000000000"], "users must be in [1, 10000000], got 1000000000000"),
         (["cap", "--dimensions", "1" + 40 * "0"], "dimensions must be in [1, 1000000000000]"),
     ],
 )

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from threading import Lock
 from typing import Any
 
 from apes.advice.accuracy import measured
@@ -61,11 +62,17 @@ def advise(question: Question, progress: Progress = lambda done, total: None) ->
         Every way's epsilon is certified for just its choices, and its command trains by just those. Accuracy is an
         expectation, from public data; nobody's data is looked at.
     """
-    ways: list[Way] = []
-    each = 1 + len(_REMEDIES)
-    for number, kind in enumerate(KINDS):
-        progress(number * each, len(KINDS) * each)
-        ways += _of_kind(kind, question, partial(_tell, progress, number * each))
+    looked_at, lock = [0], Lock()
+
+    def tell(more: int) -> None:
+        with lock:
+            looked_at[0] += more
+            progress(looked_at[0], len(KINDS) * (1 + len(_REMEDIES)))
+
+    # Certificates of bits take longest, in compiled loops: the others are found meanwhile.
+    with ThreadPoolExecutor(len(KINDS)) as threads:
+        found = threads.map(lambda kind: _of_kind(kind, question, tell), KINDS)
+        ways = [way for of_kind in found for way in of_kind]
     return Advice(question, _ranked(ways, question), measured().basis)
 
 
@@ -90,7 +97,6 @@ def way_of(setting: Setting, change: str = NONE, asked: Question | None = None) 
         cap=setting.cap,
         epsilon=guarantee.epsilon,
         delta=question.delta,
-        lower=guarantee.lower,
         groups=groups_of(guarantee, question.budgets),
         noise=noise,
         noise_of_weight=left,
@@ -101,22 +107,19 @@ def way_of(setting: Setting, change: str = NONE, asked: Question | None = None) 
     return replace(way, reason=reason_for(way, asked or question))
 
 
-def _tell(progress: Progress, before: int, done: int) -> None:
-    progress(before + done, len(KINDS) * (1 + len(_REMEDIES)))
-
-
 def _of_kind(kind: str, question: Question, tell: Callable[[int], None]) -> list[Way]:
     """A kind of reports as asked, and what would bring it within the target if it is not."""
     plain = Setting(kind, question, question.rounds, _needed(question.cap, question))
     ways = [way_of(plain)]
     tell(1)
     if ways[0].meets_target:
+        tell(len(_REMEDIES))
         return ways
-    for number, (change, remedy) in enumerate(_REMEDIES.items()):
+    for change, remedy in _REMEDIES.items():
         found = remedy(plain)
         if found is not None:
             ways.append(way_of(found, change, question))
-        tell(2 + number)
+        tell(1)
     return ways
 
 

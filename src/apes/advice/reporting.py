@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from apes.accounting.exposure import Exposure
-from apes.accounting.guarantee import Guarantee, certified_epsilon, certify_rounds
+from apes.accounting.guarantee import Guarantee, certified_epsilon
 from apes.advice.question import Question
 from apes.analyzer.optimizer import ServerOptimizer
 from apes.errors import ParameterError
@@ -54,9 +54,10 @@ class Setting:
         return certified_epsilon(self.exposure, self.question.delta, self.rounds)
 
     def guarantee(self) -> Guarantee:
-        """All that is certified."""
-        proved = certify_rounds(self.exposure, self.question.delta, self.rounds)
-        return replace(proved, cap=math.inf if self.cap is None else self.cap)
+        """All that is certified, by the accountant that a training has."""
+        accountant = self.plan.terms.accountant(self.question.users, settled=True, keep=True)
+        accountant.record(self.exposure, self.rounds)
+        return replace(accountant.guarantee, cap=math.inf if self.cap is None else self.cap)
 
     def noise(self) -> float:
         """Standard error of the mean update, per coordinate and round; infinite where reports say nothing."""

@@ -36,7 +36,6 @@ class Way:
         users, rounds: How many.
         cap: The largest local budget that is used; None where everybody's whole one is.
         epsilon: Certified for everybody, over all rounds, at ``delta``.
-        lower: What some dataset forces at the same delta: a measure of how tight epsilon is (`apes.Guarantee`).
         groups: What is certified by own budgets, ascending.
         noise: Standard error of the mean update, per coordinate and round, in the unit of updates.
         noise_of_weight: Standard deviation that the noise of all rounds leaves in a weight of the model.
@@ -57,7 +56,6 @@ class Way:
     cap: float | None
     epsilon: float
     delta: float
-    lower: float
     groups: tuple[Group, ...]
     noise: float
     noise_of_weight: float
@@ -69,7 +67,7 @@ class Way:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         first = ("name", "kind", "framework", "change", "command", "choices", "users", "rounds", "cap", "reason")
-        figures = ("epsilon", "delta", "lower", "noise", "noise_of_weight", "accuracy", "meets_target")
+        figures = ("epsilon", "delta", "noise", "noise_of_weight", "accuracy", "meets_target")
         groups = [asdict(group) for group in self.groups]
         return {name: getattr(self, name) for name in (*first, *figures)} | {"groups": groups}
 

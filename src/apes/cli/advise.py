@@ -10,6 +10,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from apes.checks import whole
 from apes.cli import shared
 from apes.errors import ParameterError
 
@@ -36,9 +37,12 @@ def advise_command(
     as_json: shared.Json = False,
 ) -> None:
     """Say how to train people with these budgets within a target: every certified way, the best first."""
-    from apes.advice.question import Question
+    from apes.advice.question import MOST_USERS, Question
     from apes.budgets import make_budgets
 
+    # Before so many budgets are made.
+    if users is not None:
+        whole("users", users, 1, MOST_USERS)
     is_file = budgets.startswith("file:")
     asked = make_budgets(budgets, users if users is not None or is_file else 10_000, seed)
     question = Question(asked, rounds, delta, target_epsilon, dimensions=dimensions, cap=cap, spec=budgets, seed=seed)
@@ -141,7 +145,7 @@ def _groups(advice: "Advice") -> Table:
     return table
 
 
-def in_lines(command: str, width: int = _WIDTH - 5) -> str:
+def in_lines(command: str, width: int = _WIDTH - 7) -> str:
     """A command in lines that a shell puts together again."""
     parts: list[list[str]] = [[]]
     for word in shlex.split(command):

@@ -14,7 +14,7 @@ from apes.accounting import planner
 from apes.accounting.cost import MOST_ROUNDS
 from apes.accounting.planner import Answer, Goal
 from apes.budgets import make_budgets, spread_alike
-from apes.checks import one_of, positive
+from apes.checks import one_of, positive, whole
 from apes.cli import display, shared
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64
@@ -73,6 +73,8 @@ def plan_command(
 
 def _population(budgets: str, users: int | None, seed: int) -> tuple[F64, Callable[[int], F64]]:
     """Everybody's budgets, and those of as many people of the same kind as one likes."""
+    if users is not None:
+        whole("users", users, 1, planner.MOST_USERS)
     if budgets.startswith("file:"):
         own = make_budgets(budgets, users, seed)
         return own, partial(spread_alike, own)
