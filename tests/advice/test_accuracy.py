@@ -1,9 +1,13 @@
 """Expected accuracy: read off what was measured, falling with noise, and nothing where nothing was measured."""
 
+import json
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from apes.advice.accuracy import Surface
+from apes.advice.accuracy import PATH, Surface, measured
+from apes.advice.reporting import NAMES
 
 PLAIN = {"noise": [0.01, 0.1, 1.0], "rounds": [1, 10], "accuracy": [[0.8, 0.9], [0.6, 0.92], [0.1, 0.2]]}
 
@@ -29,3 +33,30 @@ def test_beyond_what_was_measured_nothing_is_said():
     assert surface.at(0.1, 11) is None
     assert surface.at(0.1, 0) is None
     assert surface.at(1e-9, 1) == surface.at(0.01, 1)  # less noise does no harm
+
+
+def test_the_table_of_the_package():
+    table, plain = measured(), json.loads(PATH.read_text(encoding="utf-8"))
+    assert set(table.surfaces) == set(NAMES)
+    assert plain["made_by"] == "python -m benchmarks.expected_accuracy"
+    for kind, surface in table.surfaces.items():
+        assert (np.diff(surface.noises) > 0).all()
+        assert (np.diff(surface.rounds) > 0).all()
+        for rounds in (1, 7, 30, 160):
+            found = [table.expected(kind, noise, rounds, table.dimensions) for noise in np.geomspace(1e-4, 0.1, 50)]
+            assert all(0.05 < one <= 1 for one in found)
+            assert all(before >= after - 1e-12 for before, after in pairwise(found))
+
+
+def test_the_stated_error_is_the_largest_seen():
+    plain = json.loads(PATH.read_text(encoding="utf-8"))
+    table = measured()
+    for one in plain["checks"]:
+        expected = table.expected(one["kind"], one["noise"], one["rounds"], table.dimensions)
+        assert abs(expected - one["seen"]) <= table.error + 1e-4
+    assert len(plain["checks"]) >= 6
+
+
+def test_another_number_of_coordinates_is_read_at_the_noise_of_the_whole_update():
+    table = measured()
+    assert table.expected("bits", 0.01, 30, 4 * table.dimensions) == table.expected("bits", 0.02, 30, table.dimensions)

@@ -127,6 +127,7 @@ def test_a_page_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     done = run(*ASKED[:-2], "--target-epsilon", "50", "--html", tmp_path / "file" / "page.html")
     assert (done.exit_code, done.stdout) == (2, "")
+    assert "html must be where you may write" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 

@@ -61,14 +61,11 @@ class Measured:
 
         For another number of coordinates it is read where the noise of the whole update is the same.
         """
-        surface = self.surfaces.get(kind)
-        return None if surface is None else surface.at(noise * math.sqrt(dimensions / self.dimensions), rounds)
+        return self.surfaces[kind].at(noise * math.sqrt(dimensions / self.dimensions), rounds)
 
     @property
     def basis(self) -> str:
         """What an expected accuracy is, in words."""
-        if not self.surfaces:
-            return "Expected accuracy is not measured yet."
         return (
             f"Expected accuracy is of logistic regression on {self.data} ({self.dimensions:,} coordinates), which are "
             f"public: read off a table of real trainings by noise and rounds, within {100 * self.error:.1f} points of "

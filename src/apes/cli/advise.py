@@ -1,5 +1,6 @@
 """The command advise: which certified way suits people with these budgets, at a target; the best first."""
 
+import os
 import shlex
 import time
 from pathlib import Path
@@ -77,6 +78,9 @@ def check_page(path: Path) -> None:
 
     if path.is_dir():
         raise ParameterError(f"html must name a file, got the folder {str(path)!r}")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise ParameterError(f"html must be where you may write, and {str(above)!r} is not; got {str(path)!r}")
     if path.exists():
         with path.open("rb") as file:
             if MARK.encode() not in file.read(4096):
@@ -101,8 +105,10 @@ def show(advice: "Advice", html: Path | None) -> None:
         console.print("[bold]Nothing keeps within the target.[/] Take fewer rounds, a larger target or more people.\n")
     else:
         console.print(f"[bold]Recommended: {best.name}.[/] {best.reason}\n")
-    console.print(_ways(advice), _groups(advice), sep="\n")
-    console.print("\n[bold]How to do it[/]")
+    console.print("[bold]Certified ways[/], best first", _ways(advice), sep="\n", end="")
+    console.print("[bold]Epsilon by own budget[/], all rounds (largest of a group, and its share of people)")
+    console.print(_groups(advice), end="")
+    console.print("[bold]How to do it[/]")
     for number, way in enumerate(advice.ways, start=1):
         # Not through the console: it would break lines at words.
         typer.echo(f"{number}. " + in_lines(way.command))
@@ -117,9 +123,9 @@ def _ways(advice: "Advice") -> Table:
     """The ways with their figures."""
     from apes.advice.words import change_in_words
 
-    table = Table(title="[bold]Certified ways[/], best first", title_justify="left", box=SIMPLE, pad_edge=False)
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1))
     for heading in ("", "way", "with"):
-        table.add_column(heading, justify="left")
+        table.add_column(heading, justify="left", no_wrap=True)
     for heading in ("epsilon", "accuracy", "noise", "in a weight"):
         table.add_column(heading, justify="right")
     target = advice.question.target_epsilon
@@ -134,8 +140,7 @@ def _ways(advice: "Advice") -> Table:
 def _groups(advice: "Advice") -> Table:
     """What every way costs people by their budgets."""
     first = advice.ways[0].groups
-    title = "[bold]Epsilon by own budget[/] (largest of a group, its share), all rounds"
-    table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False, min_width=_WIDTH)
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1))
     table.add_column("", justify="right")
     for group in first:
         table.add_column(f"{group.budget:.3g}\n{100 * group.share:.3g} %", justify="right")
