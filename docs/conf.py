@@ -15,7 +15,8 @@ author = "The APES developers"
 copyright = author
 version = release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "executed", "command_line", "links"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions += ["executed", "command_line", "docstrings", "links"]  # ours
 exclude_patterns = ["_build"]
 
 # Pages are Markdown, as they are read without a site too.
@@ -25,6 +26,9 @@ myst_heading_anchors = 4
 # What runs on a page is run again when the code, or an example, is another.
 _code = sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "examples").iterdir()])
 executed_code = hashlib.sha256(b"".join(path.read_bytes() for path in _code if path.is_file())).hexdigest()
+
+# A block that names no language is commands, or a drawing.
+highlight_language = "none"
 
 # Docstrings: a name in single backticks is a name.
 default_role = "literal"
