@@ -46,7 +46,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 # Files most of whose tests train, certify at length, start processes or compare many draws.
 SLOW = """accounting advice/test_advise analyzer/test_calibrator audit cli client data doors examples federation
 mathematics/test_laws
-mathematics/test_thresholds models/test_torch paper run shuffler/test_shuffle terms/test_level_choice
+mathematics/test_thresholds models/test_torch page paper run shuffler/test_shuffle terms/test_level_choice
 test_readme test_site training""".split()
 
 

@@ -45,7 +45,9 @@ ROOMS = {
     "audit": TRAINING,
     "paper": TRAINING,
     "federation": TRAINING | {"wire", "shuffler.service"},
-    "cli": TRAINING | {"wire", "shuffler.service", "audit", "paper", "federation", "advice"},
+    # What somebody asks on a page: budgets and sizes, no data.
+    "page": FOUNDATION | {"budgets", "accounting", "terms"},
+    "cli": TRAINING | {"wire", "shuffler.service", "audit", "paper", "federation", "advice", "page"},
     "__main__": {"cli"},
     # The package itself: what it offers to others.
     "": TRAINING,
@@ -248,6 +250,8 @@ def test_what_is_too_large_is_seen(text, found):
         ("apes.paper.parts", "from apes.audit.audit import audit"),
         ("apes.federation.relay", "from apes.paper import table3"),
         ("apes.federation.relay", "from apes.cli.shared import Json"),
+        ("apes.page.answers", "from apes.data import load"),
+        ("apes.page.server", "from apes.cli.shared import Json"),
         ("apes.cli.main", "import apes"),
         ("apes", "from apes.cli.main import main"),
         ("apes", "from apes.federation.parties import invite"),

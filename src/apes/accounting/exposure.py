@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from apes.accounting import Array
+from apes.accounting import Array, Whole
 from apes.accounting.certificate.curve import LARGEST_BUDGET, SMALLEST_BUDGET, PrivacyCurve, check_levels, hiding_curve
 from apes.accounting.certificate.joint_clipping import norm_shift
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
@@ -104,6 +104,16 @@ class Exposure:
         """Name of the multiset of budgets, without an order."""
         return budgets_digest(self.budgets)
 
+    @cached_property
+    def crowd(self) -> tuple[Array, Whole]:
+        """Different budgets, ascending, and how many have each."""
+        return np.unique(self.budgets, return_counts=True)
+
+    @cached_property
+    def _crowd(self) -> bytes:
+        """What is remembered of people: short where few budgets differ."""
+        return np.stack(self.crowd).astype(np.float64).tobytes()
+
     @property
     def form(self) -> tuple[object, ...]:
         """What all rounds of one run have in common."""
@@ -142,9 +152,7 @@ class Exposure:
     def curves(self, delta: float, rounds: int, colluders: int = 0, victims: Victims = EVERYBODY) -> Ways:
         """The curves of the round and their uses, way by way, for about so many rounds of ``delta`` together."""
         deltas = tuple(delta / (rounds * uses) for uses in self.uses)
-        return _curves(
-            self.budgets.tobytes(), victims_among(self.budgets, victims), self.uses, deltas, colluders, self.levels
-        )
+        return _curves(self._crowd, victims_among(self.budgets, victims), self.uses, deltas, colluders, self.levels)
 
     def cost(self, delta_0: float, colluders: int = 0, victims: Victims | None = None) -> Cost:
         """What the round costs the victims, by default anybody, ``delta_0`` per use of a curve being left uncovered."""
@@ -157,9 +165,8 @@ class Exposure:
 
     def _mu_squared(self, delta_0: float, colluders: int, victims: Victims) -> float:
         """The least of all ways."""
-        shifts = _shifts(
-            self.budgets.tobytes(), victims_among(self.budgets, victims), self.uses, delta_0, colluders, self.levels
-        )
+        among = victims_among(self.budgets, victims)
+        shifts = _shifts(self._crowd, among, self.uses, delta_0, colluders, self.levels)
         squares = [uses * c * c for c, uses in shifts]
         if self.norm is not None and 0 < shifts[0][0] < math.inf:
             squares.append(norm_shift(shifts[0][0], self.ratio * (1 + 4 * UNIT), delta_0) ** 2)
@@ -204,7 +211,7 @@ def curve_of(victim: float, others: Array, delta: float, levels: int | None) -> 
 # Runs on the same people ask again and again.
 @lru_cache(maxsize=256)
 def _curves(  # parameters: all that a certificate depends on, hashable
-    budgets: bytes,
+    crowd: bytes,
     victims: Victims,
     uses: tuple[int, ...],
     deltas: tuple[float, ...],
@@ -213,7 +220,8 @@ def _curves(  # parameters: all that a certificate depends on, hashable
 ) -> Ways:
     """The whole coordinate's curve and, where there are two ways, the one of couples."""
     # Beyond these ends nothing differs in floating point: below, the larger one covers; above, nobody hides anybody.
-    inside = np.clip(np.frombuffer(budgets), SMALLEST_BUDGET, _NOBODY_HIDES)
+    different, counts = np.frombuffer(crowd).reshape(2, -1)
+    inside = np.repeat(np.clip(different, SMALLEST_BUDGET, _NOBODY_HIDES), counts.astype(np.int64))
     victim, others = max(victims.boldest, SMALLEST_BUDGET), honest_others(inside, colluders, victims)
     plain = curve_of(victim, others, deltas[0], levels), uses[0]
     if len(deltas) == 1:
@@ -226,10 +234,10 @@ def _curves(  # parameters: all that a certificate depends on, hashable
 
 @lru_cache(maxsize=256)
 def _shifts(  # parameters: all that a certificate depends on, hashable
-    budgets: bytes, victims: Victims, uses: tuple[int, ...], delta_0: float, colluders: int, levels: int | None
+    crowd: bytes, victims: Victims, uses: tuple[int, ...], delta_0: float, colluders: int, levels: int | None
 ) -> tuple[tuple[float, int], ...]:
     """The Gaussian shift that covers one use, and how many uses there are, way by way."""
-    ways = _curves(budgets, victims, uses, (delta_0,) * len(uses), colluders, levels)
+    ways = _curves(crowd, victims, uses, (delta_0,) * len(uses), colluders, levels)
     return tuple((covering_shift(curve, delta_0), count) for curve, count in ways)
 
 

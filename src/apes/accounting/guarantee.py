@@ -13,7 +13,7 @@ from apes.accounting.composition.exact import composed_epsilon
 from apes.accounting.composition.gaussian import gaussian_delta
 from apes.accounting.cost import MOST_ROUNDS, Cost, Personal, least
 from apes.accounting.exposure import NEIGHBOURS, Exposure
-from apes.accounting.lower import lower_epsilon
+from apes.accounting.lower import forced_epsilon
 from apes.accounting.victims import Victims, worst_of
 from apes.accounting.words import meaning
 from apes.checks import positive, whole, within
@@ -188,11 +188,7 @@ def certify(
 def certify_rounds(exposure: Exposure, delta: float, rounds: int = 1, colluders: int = 0) -> Guarantee:
     """Certify rounds with the same participants: `certify`, by exposure."""
     epsilon = certified_epsilon(exposure, delta, rounds, colluders)
-    # Sparse reports: b uses. For random choices that is forced if they are public and everybody's the same, which the
-    # certificate allows for. What a threshold's padding hides is not known.
-    is_known = exposure.sparsifier in (None, "random-b", "top-b-first")
-    forced = exposure.forced * rounds
-    lower = lower_epsilon(exposure.budgets, delta, exposure.levels, forced) if is_known and forced else 0.0
+    lower = forced_epsilon(exposure, delta, rounds)
 
     def personal(victims: Victims) -> Personal:
         epsilon = certified_epsilon(exposure, delta, rounds, colluders, victims)

@@ -13,7 +13,9 @@ import numpy as np
 from apes.accounting import Array, Whole
 from apes.accounting.certificate.curve import check_delta, check_levels
 from apes.accounting.composition.lattice import Lattice, law_of_sum, tilt, wrapped
+from apes.accounting.exposure import Exposure
 from apes.checks import positive_array, whole
+from apes.errors import ParameterError
 from apes.mathematics.search import bisect
 
 _CELLS = 256
@@ -30,14 +32,30 @@ _LOSSES_PER_DEVIATION = 12
 _RARE = 1e-14
 
 
-def lower_epsilon(budgets: Array, delta: float, levels: int | None, count: int = 1) -> float:
-    """Largest epsilon that some dataset forces at ``delta``, for the user with the largest budget.
+def forced_epsilon(exposure: Exposure, delta: float, rounds: int = 1, victim: float | None = None) -> float:
+    """What some dataset forces over so many such rounds: `lower_epsilon`; 0 where nothing is known."""
+    # Sparse reports: b uses. For random choices that is forced if they are public and everybody's the same, which the
+    # certificate allows for. What a threshold's padding hides is not known.
+    is_known = exposure.sparsifier in (None, "random-b", "top-b-first")
+    forced = exposure.forced * rounds
+    return lower_epsilon(exposure.budgets, delta, exposure.levels, forced, victim) if is_known and forced else 0.0
+
+
+def lower_epsilon(
+    budgets: Array, delta: float, levels: int | None, count: int = 1, victim: float | None = None
+) -> float:
+    """Largest epsilon that some dataset forces at ``delta``, for the user with the largest budget, or with a victim's.
 
     The count is coordinates times rounds; the victim's data is the same in all. Of sparse reports it is the coordinates
     that are kept: the data are zero in all others. Beyond four million it is what so many force: all force no less.
     """
     count, levels, delta = min(whole("count", count, 1), _MOST), check_levels(levels), check_delta(delta)
     budgets = np.sort(positive_array("budgets", budgets))
+    if victim is not None:
+        if victim not in budgets:
+            raise ParameterError(f"victim must be the budget of somebody who took part, got {victim!r}")
+        # The victim comes last; who is where among the others does not matter.
+        budgets = np.append(np.delete(budgets, int(np.searchsorted(budgets, victim))), victim)
     # At most a few hundred different budgets, none above the original: a smaller budget is a larger one on a randomised
     # input (docs/proofs.md, 4), and a mixture of datasets diverges by no more than the worst of them. So what the
     # lowered population forces, some dataset of the original one does.

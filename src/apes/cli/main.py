@@ -22,6 +22,8 @@ COMMANDS: tuple[Row, ...] = (
      "Say how to train people with these budgets within a target: every certified way, the best first."),
     ("plan", "plan:plan_command",
      "Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."),
+    ("page", "page:page_command",
+     "Serve a page with sliders on this machine: what a training would reveal, as you drag."),
     ("audit", "audit:audit_command",
      "Attack the real pipeline on a worst-case pair of datasets; fail loudly if it reveals more than is certified."),
     ("converge", "converge:converge_command",

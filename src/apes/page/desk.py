@@ -1,0 +1,84 @@
+"""The desk: works on questions part by part, and on the newest of each page only."""
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from apes.errors import ApesError
+from apes.page.answers import Part, parts
+from apes.page.door import Refused
+from apes.page.setting import Setting
+
+T = TypeVar("T")
+# Open tabs that are kept apart; questions that are worked on or wait.
+_PAGES, _WAITING = 64, 16
+_QUICK = "about"
+# Proofs begin when a page has rested for so long: one that has begun cannot be stopped.
+_REST = 0.08
+
+
+class Desk:
+    """Two workers: one for estimates while somebody drags, one for proofs and all that takes longer."""
+
+    def __init__(self) -> None:
+        self._quick = ThreadPoolExecutor(1, "quick")
+        self._slow = ThreadPoolExecutor(1, "slow")
+        self._newest: OrderedDict[str, int] = OrderedDict()
+        self._working = 0
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        for worker in (self._quick, self._slow):
+            worker.shutdown(wait=False, cancel_futures=True)
+
+    def take(self, page: str, number: int) -> None:
+        """Note a page's question; older ones of the same page are not gone on with. Refused where too many wait."""
+        if self._working >= _WAITING:
+            raise Refused(503, "too many questions at once: ask again in a moment")
+        self._newest[page] = max(number, self._newest.get(page, number))
+        self._newest.move_to_end(page)
+        while len(self._newest) > _PAGES:
+            self._newest.popitem(last=False)
+
+    async def answer(self, setting: Setting, page: str, number: int) -> AsyncIterator[str]:
+        """Lines of JSON, a part each; the last one says whether they are all."""
+        self._working += 1
+        try:
+            for name, make in parts(setting):
+                if self._newest.get(page, number) != number:
+                    yield _line({"part": "superseded", "number": number})
+                    return
+                worker = self._quick if name == _QUICK else self._slow
+                yield _line({"part": name, "number": number, **await self._made(worker, make)})
+                if name == _QUICK:
+                    await asyncio.sleep(_REST)
+            yield _line({"part": "end", "number": number})
+        finally:
+            self._working -= 1
+
+    async def later(self, work: Callable[[], T]) -> T:
+        """Do some work that takes long, when its turn comes; refused where too many wait."""
+        if self._working >= _WAITING:
+            raise Refused(503, "too many questions at once: ask again in a moment")
+        self._working += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._slow, work)
+        finally:
+            self._working -= 1
+
+    async def _made(self, worker: ThreadPoolExecutor, make: Callable[[], Part]) -> dict[str, Any]:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(worker, make)
+        except ApesError as error:
+            # Also a figure that there is none of is an answer: the others are shown beside it.
+            return {"error": str(error)}
+        except Exception as error:
+            # A defect of ours in one figure takes no other with it.
+            return {"error": f"this could not be computed ({type(error).__name__}: {error})"}
+
+
+def _line(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, allow_nan=False) + "\n"
