@@ -46,7 +46,7 @@ ROOMS = {
     "paper": TRAINING,
     "federation": TRAINING | {"wire", "shuffler.service"},
     # What somebody asks on a page: budgets and sizes, no data.
-    "page": FOUNDATION | {"budgets", "accounting", "terms"},
+    "page": FOUNDATION | {"budgets", "accounting", "terms", "advice"},
     "cli": TRAINING | {"wire", "shuffler.service", "audit", "paper", "federation", "advice", "page"},
     "__main__": {"cli"},
     # The package itself: what it offers to others.

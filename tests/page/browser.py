@@ -87,9 +87,16 @@ class Page:
         self.until(lambda: self.run(script), "the end of an answer")
 
     def type(self, name, text):
-        field = self.find(f"#{name}")
-        field.clear()
-        field.send_keys(text)
+        """Key by key, in place of what was there."""
+        from selenium.webdriver.common.keys import Keys
+
+        self.find(f"#{name}").send_keys(Keys.CONTROL, "a")
+        self.find(f"#{name}").send_keys(text)
+
+    def put(self, name, text):
+        """All at once, as pasted."""
+        script = "const field = document.getElementById(arguments[0]); field.value = arguments[1];"
+        self.run(script + "field.dispatchEvent(new Event('input'))", name, text)
 
     def drop(self, name, content):
         """Drop a file on the budgets; ``content`` is JavaScript."""

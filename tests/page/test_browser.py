@@ -139,8 +139,7 @@ def test_ways_of_reporting(page, way):
 )
 def test_nonsense_is_said_beside_the_field_and_the_last_answer_stays(page, name, typed, check):
     before = page.epsilon()
-    page.find(f"#{name}").clear()
-    page.find(f"#{name}").send_keys(typed)
+    page.put(name, typed)
     said = page.until(lambda: page.text(f"{name}-error"), "words beside the field")
     if check is not None:
         with pytest.raises(apes.ParameterError) as refused:
@@ -152,10 +151,24 @@ def test_nonsense_is_said_beside_the_field_and_the_last_answer_stays(page, name,
     assert float(page.run("return document.getElementById('epsilon').dataset.exact")) == before
     assert "old" in page.find("#headline").get_attribute("class").split()
     assert "last setting that could be understood" in page.find("#old").text
-    page.type(name, {"clip": "0.1", "delta": "1e-6", "cap": "5"}.get(name) or SMALL[name])
+    page.put(name, {"clip": "0.1", "delta": "1e-6", "cap": "5"}.get(name) or SMALL[name])
     assert page.epsilon() == before
     assert page.text(f"{name}-error") == ""
     assert "old" not in page.find("#headline").get_attribute("class").split()
+
+
+def test_what_is_typed_key_by_key(page):
+    """On the way to 1e3 there is 1e, which is none: the answer to 1 goes on being proved, marked as old."""
+    page.epsilon()
+    page.type("dimensions", "1e")
+    page.until(lambda: page.text("dimensions-error"), "words beside the field")
+    page.until(
+        lambda: page.text("epsilon") and not page.text("epsilon").startswith("≈"), "the proof for one coordinate"
+    )
+    assert "old" in page.find("#headline").get_attribute("class").split()
+    assert float(page.run("return document.getElementById('epsilon').dataset.exact")) == certified(dimensions=1)
+    page.find("#dimensions").send_keys("3")
+    assert page.epsilon() == certified(dimensions=1000)
 
 
 def test_a_budget_that_is_none_is_named_by_its_row(page):
@@ -297,7 +310,7 @@ def test_without_a_server_it_says_so_and_goes_on_by_itself(driver):
         page.drop("kept.csv", '"0.2\\n".repeat(2000)')
         page.until(lambda: page.text("uploaded-name") == "kept.csv", "the file's name")
         page.epsilon()
-    page.type("rounds", "6")
+    page.put("rounds", "6")
     page.until(lambda: page.find("#connection").is_displayed(), "that the server is lost")
     assert "goes on by itself" in page.find("#connection").text
     assert "old" in page.find("#headline").get_attribute("class").split()
@@ -412,7 +425,7 @@ def test_nothing_comes_from_any_network(page):
 
 
 def test_a_setting_is_kept_when_the_page_is_loaded_again(page):
-    page.type("rounds", "7")
+    page.put("rounds", "7")
     before = page.epsilon()
     page.driver.refresh()
     assert page.find("#rounds").get_attribute("value") == "7"

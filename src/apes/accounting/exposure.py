@@ -211,12 +211,7 @@ def curve_of(victim: float, others: Array, delta: float, levels: int | None) -> 
 # Runs on the same people ask again and again.
 @lru_cache(maxsize=256)
 def _curves(  # parameters: all that a certificate depends on, hashable
-    crowd: bytes,
-    victims: Victims,
-    uses: tuple[int, ...],
-    deltas: tuple[float, ...],
-    colluders: int,
-    levels: int | None,
+    crowd: bytes, victims: Victims, uses: tuple[int, ...], deltas: tuple[float, ...], colluders: int, levels: int | None
 ) -> Ways:
     """The whole coordinate's curve and, where there are two ways, the one of couples."""
     # Beyond these ends nothing differs in floating point: below, the larger one covers; above, nobody hides anybody.

@@ -15,6 +15,7 @@ from apes.accounting.victims import Victims
 from apes.accounting.words import meaning
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64
+from apes.page.advising import accuracy
 from apes.page.copies import copies
 from apes.page.estimate import about
 from apes.page.setting import Setting
@@ -54,6 +55,7 @@ def outline(setting: Setting) -> Part:
     return {
         "about": _finite(about(setting.exposure, setting.delta, setting.rounds)),
         "trusted": trusted(setting, _local(setting)),
+        "accuracy": accuracy(setting, noise(setting)),
         "noise": noise(setting),
         "users": setting.users,
         "rounds": setting.rounds,

@@ -5,9 +5,11 @@ import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any, TypeVar
 
 from apes.errors import ApesError
+from apes.mathematics.search import Progress
 from apes.page.answers import Part, parts
 from apes.page.door import Refused
 from apes.page.setting import Setting
@@ -21,23 +23,28 @@ _REST = 0.08
 
 
 class Desk:
-    """Two workers: one for estimates while somebody drags, one for proofs and all that takes longer."""
+    """Three workers: for estimates while somebody drags; for proofs and all that takes longer; for the adviser."""
 
     def __init__(self) -> None:
         self._quick = ThreadPoolExecutor(1, "quick")
         self._slow = ThreadPoolExecutor(1, "slow")
+        self._adviser = ThreadPoolExecutor(1, "adviser")
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._working = 0
 
     def close(self) -> None:
         """Begin nothing more."""
-        for worker in (self._quick, self._slow):
+        for worker in (self._quick, self._slow, self._adviser):
             worker.shutdown(wait=False, cancel_futures=True)
+
+    def check(self) -> None:
+        """Refuse where too many wait."""
+        if self._working >= _WAITING:
+            raise Refused(503, "too many questions at once: ask again in a moment")
 
     def take(self, page: str, number: int) -> None:
         """Note a page's question; older ones of the same page are not gone on with. Refused where too many wait."""
-        if self._working >= _WAITING:
-            raise Refused(503, "too many questions at once: ask again in a moment")
+        self.check()
         self._newest[page] = max(number, self._newest.get(page, number))
         self._newest.move_to_end(page)
         while len(self._newest) > _PAGES:
@@ -59,10 +66,31 @@ class Desk:
         finally:
             self._working -= 1
 
+    async def advise(self, work: Callable[[Progress], dict[str, Any]]) -> AsyncIterator[str]:
+        """Lines of JSON: how far the adviser is, and the advice; none is worked out for whoever went away."""
+        said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        loop, is_wanted = asyncio.get_running_loop(), Event()
+        is_wanted.set()
+
+        def tell(done: int, total: int) -> None:
+            if not is_wanted.is_set():
+                raise Refused(499, "nobody waits for this advice any more")
+            loop.call_soon_threadsafe(said.put_nowait, {"done": done, "total": total})
+
+        self._working += 1
+        try:
+            made = asyncio.ensure_future(self._made(self._adviser, lambda: work(tell)))
+            made.add_done_callback(lambda done: said.put_nowait({} if done.cancelled() else done.result()))
+            while (line := await said.get()).keys() == {"done", "total"}:
+                yield _line(line)
+            yield _line(line)
+        finally:
+            is_wanted.clear()
+            self._working -= 1
+
     async def later(self, work: Callable[[], T]) -> T:
         """Do some work that takes long, when its turn comes; refused where too many wait."""
-        if self._working >= _WAITING:
-            raise Refused(503, "too many questions at once: ask again in a moment")
+        self.check()
         self._working += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._slow, work)

@@ -14,9 +14,10 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp
 
 from apes.errors import ApesError, ParameterError
+from apes.page.advising import advice
 from apes.page.desk import Desk
 from apes.page.door import Door, Refused, body_of
-from apes.page.setting import Setting, SettingError, read_setting
+from apes.page.setting import Setting, SettingError, read_setting, read_target
 from apes.page.uploads import MOST_BYTES, Uploads, read_upload
 
 HOST = "127.0.0.1"
@@ -25,6 +26,7 @@ _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".
 # Of a question: some dozen numbers.
 _MOST_QUESTION = 2**16
 _LONGEST_NAME = 200
+_LINES = "application/x-ndjson"
 
 
 def listen(port: int) -> socket.socket:
@@ -46,7 +48,14 @@ def serve(listening: socket.socket, ready: Callable[[str], None]) -> None:
     port = listening.getsockname()[1]
     # Nothing is logged: what somebody asks about own people is nobody's business.
     config = uvicorn.Config(
-        create_app(port), log_config=None, access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=1
+        create_app(port),
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=1,
     )
     server = _Server(config, partial(ready, f"http://{HOST}:{port}/"))
     try:
@@ -124,7 +133,15 @@ def _add_answers(app: FastAPI, desk: Desk, uploads: Uploads) -> None:
             raise Refused(400, "a question needs a page, which is a text, and a number")
         setting = _setting(asked, uploads)
         desk.take(page, number)
-        return StreamingResponse(desk.answer(setting, page, number), media_type="application/x-ndjson")
+        return StreamingResponse(desk.answer(setting, page, number), media_type=_LINES)
+
+    @app.post("/advise")
+    async def advise(request: Request) -> Response:
+        asked = await _question(request)
+        setting = _setting(asked, uploads)
+        target = read_target(asked["setting"])
+        desk.check()
+        return StreamingResponse(desk.advise(partial(advice, setting, target)), media_type=_LINES)
 
     @app.post("/budgets")
     async def budgets(request: Request, name: str, column: str | None = None) -> dict[str, Any]:

@@ -149,6 +149,14 @@ def read_setting(asked: Mapping[str, Any], uploads: Uploads) -> Setting:
     return setting
 
 
+def read_target(asked: Mapping[str, Any]) -> float:
+    """The target of a setting; SettingError if it is none."""
+    try:
+        return positive("target_epsilon", typed(asked.get("target", "")))
+    except ParameterError as error:
+        raise SettingError({"target": str(error)}) from None
+
+
 def _read_users(value: Any) -> int:
     return whole("users", typed_whole(value), 1, MOST_USERS)
 

@@ -1,16 +1,17 @@
 // Asking the server: one question at a time, the newest next; its answer comes in lines, the figure dragged for first.
-// No line of an older question is ever handed on once a newer one was begun.
+// Once a newer question is being answered, no line of an older one is handed on.
 
 // Milliseconds: between attempts to find a lost server; until a newer question no longer waits for an older one's turn.
 const AGAIN = 1000, PATIENCE = 250;
 
 export class Asker {
-  // heard: {begun(number, setting), part(part), fields(fields), refused(text), lost(), back()}
+  // heard: {part(part, setting), fields(fields), refused(text), lost(), back()}
   constructor(heard) {
     this.heard = heard;
     this.page = crypto.randomUUID();
     this.number = 0;
     this.begun = 0;
+    this.answered = { number: 0 };
     this.wanted = null;
     this.waitsForFirst = false;
     this.isLost = false;
@@ -23,41 +24,43 @@ export class Asker {
     else this.patience ??= setTimeout(() => this.wanted && !this.isLost && this.begin(), PATIENCE);
   }
 
-  // Begin with the newest question; what is left of the one before is not wanted any more.
+  // Begin with the newest question. What is being answered goes on until the server has understood this one.
   async begin() {
-    const { setting, number } = this.wanted;
+    const { setting, number } = this.wanted, controller = new AbortController();
     this.wanted = null;
     clearTimeout(this.patience);
     this.patience = null;
     this.last = setting;
-    this.controller?.abort();
-    this.controller = new AbortController();
     this.begun = number;
     this.waitsForFirst = true;
-    this.heard.begun(number, setting);
     try {
       const response = await fetch("answer", {
         method: "POST",
         headers: { "Content-Type": "application/json" },
         body: JSON.stringify({ page: this.page, number, setting }),
-        signal: this.controller.signal,
+        signal: controller.signal,
       });
-      if (response.ok) await this.read(response, number);
-      else await this.notAnswered(response, number);
+      if (this.begun !== number) controller.abort();
+      else if (response.ok) {
+        this.answered.controller?.abort();
+        this.answered = { number, controller };
+        await this.read(response, number, setting);
+      } else await this.notAnswered(response, number);
     } catch (error) {
-      if (this.begun === number && error.name !== "AbortError") this.lose();
+      if ((this.begun === number || this.answered.number === number) && error.name !== "AbortError") this.lose();
     }
   }
 
-  async read(response, number) {
+  async read(response, number, setting) {
+    let ended = false;
     for await (const part of lines(response)) {
-      if (this.begun !== number) return;
-      if (part.part === "superseded") return;
-      this.heard.part(part);
+      if (this.answered.number !== number || part.part === "superseded") return;
+      this.heard.part(part, setting);
       if (part.part === "about") this.first();
+      ended ||= part.part === "end";
     }
     // A stream that ends before its last line was cut off.
-    if (this.begun === number && !this.ended) this.lose();
+    if (!ended && this.answered.number === number) this.lose();
   }
 
   // An estimate is there: whatever was asked meanwhile is next.
@@ -71,12 +74,10 @@ export class Asker {
     if (this.begun !== number) return;
     if (response.status === 503) {
       await new Promise((done) => setTimeout(done, AGAIN / 2));
-      if (this.begun !== number) return;
-      this.wanted ??= { setting: this.last, number: ++this.number };
-      this.begin();
+      if (this.begun === number) this.again();
       return;
     }
-    if (said.fields) this.heard.fields(said.fields, number);
+    if (said.fields) this.heard.fields(said.fields);
     else this.heard.refused(said.refused ?? `the server answered ${response.status}`);
     this.first();
   }
@@ -96,13 +97,12 @@ export class Asker {
       }
     }
     this.heard.back();
-    this.wanted ??= { setting: this.last, number: ++this.number };
-    this.begin();
+    this.again();
   }
 
-  // Whether the newest question was answered to its end.
-  get ended() {
-    return this.heard.ended === this.begun;
+  again() {
+    this.wanted ??= { setting: this.last, number: ++this.number };
+    this.begin();
   }
 }
 

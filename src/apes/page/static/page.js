@@ -1,5 +1,6 @@
 // The page: fields on one side, the answer on the other, and what happens between them.
 
+import { Adviser } from "./advising.js";
 import { Asker } from "./asking.js";
 import { showErrors, tie } from "./fields.js";
 import { Mixture } from "./mixture.js";
@@ -16,24 +17,18 @@ const form = byId("setting"), headline = byId("headline"), details = byId("detai
 
 const answer = new Answer();
 let speaking = 0;
-let asked = null;
 
 const asker = new Asker({
-  ended: 0,
-  begun(number, about) {
-    asked = { number, setting: about };
-    headline.setAttribute("aria-busy", "true");
-  },
-  part(part) {
+  part(part, about) {
     if (part.part === "about") {
+      headline.setAttribute("aria-busy", "true");
       answer.clear({ rounds: Number(part.rounds), users: part.users });
-      answer.setting = asked.setting;
+      answer.setting = about;
       showErrors(form, {});
       markOld("");
       mixture.refused("");
     }
     if (part.part === "end") {
-      this.ended = part.number;
       headline.dataset.ended = part.number;
       headline.setAttribute("aria-busy", "false");
       return;
@@ -88,6 +83,7 @@ function change() {
   for (const field of form.querySelectorAll("[data-way]")) field.hidden = field.dataset.way !== now.way;
   const target = Number(now.target);
   answer.target = target > 0 ? target : null;
+  adviser.outdate();
   history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify({ ...now, upload: undefined }))}`);
   asker.ask(now);
 }
@@ -109,6 +105,22 @@ function start() {
     return START;
   }
 }
+
+const adviser = new Adviser({
+  setting,
+  errors: (fields) => showErrors(form, fields),
+  // A way of the adviser's, in the fields: one may go on from there.
+  use(way) {
+    const { users, rounds, cap, choices } = way, old = setting();
+    const bounds = { clip: choices.clip, norm: choices.norm ?? old.norm, keep: START.keep };
+    const texts = { users, rounds, cap: cap ?? "", ...bounds };
+    for (const [name, value] of Object.entries(texts)) if (!byId(name).disabled) byId(name).value = String(value);
+    form.elements.way.value = way.way;
+    for (const follow of follows) follow();
+    change();
+    headline.focus();
+  },
+});
 
 async function copy(kind) {
   if (!answer.total || !answer.setting) return;

@@ -86,11 +86,10 @@ export class Answer {
     headlineIs(part.number);
   }
 
-  show_accuracy(accuracy) {
-    byId("accuracy-figure").hidden = !accuracy;
-    if (!accuracy) return;
-    byId("accuracy").textContent = accuracy.text;
-    byId("accuracy-note").textContent = accuracy.note;
+  show_accuracy({ expected, why, is }) {
+    byId("accuracy").textContent = expected === null ? "–" : `${(100 * expected).toFixed(1)} %`;
+    byId("accuracy-note").textContent = expected === null ? why : "on public digits";
+    byId("accuracy-basis").textContent = is;
   }
 
   show_lower(part) {
@@ -154,7 +153,7 @@ export class Answer {
   json(setting) {
     const { epsilon, delta, meaning, lower, noise, accuracy } = this.total;
     const groups = this.groups.map(({ budget, smallest, users, epsilon: own, lower: low }) => ({ budget, smallest, users, epsilon: own, lower: low }));
-    const figures = { epsilon, lower: lower ?? null, delta, meaning, noise, accuracy: accuracy ?? null, groups };
+    const figures = { epsilon, lower: lower ?? null, delta, meaning, noise, accuracy: accuracy.expected, groups };
     return JSON.stringify({ setting, answer: { ...figures, curves: this.curves, published_not_proved: this.published } }, null, 1);
   }
 
