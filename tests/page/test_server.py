@@ -290,3 +290,25 @@ def test_nothing_that_is_asked_is_printed():
         ask(port, path="/nothing", Host="evil.example")
         os.kill(process.pid, signal.SIGINT)
         assert process.communicate(timeout=120) == ("", "")
+
+
+def test_the_adviser_says_what_the_command_says(port):
+    asked = SMALL | {"target": "2"}
+    body = json.dumps({"setting": asked}).encode()
+    status, _, lines = ask(port, "POST", "/advise", body, Content_Type="application/json")
+    assert status == 200
+    *progress, found = [json.loads(line) for line in lines.decode().splitlines()]
+    assert [line["done"] for line in progress] == sorted(line["done"] for line in progress)
+    words = "advise --budgets 0.1:60%,0.5:30%,1:10% --users 2000 --rounds 2 --dimensions 50 --delta 1e-6".split()
+    told = [sys.executable, "-m", "apes", *words, "--target-epsilon", "2", "--json"]
+    expected = json.loads(subprocess.run(told, capture_output=True, text=True, check=True).stdout)["ways"]
+    shown = [{name: way[name] for name in ("framework", "epsilon", "accuracy", "groups")} for way in found["ways"]]
+    assert shown == [{name: way[name] for name in ("framework", "epsilon", "accuracy", "groups")} for way in expected]
+
+
+@pytest.mark.parametrize("target", ["", "none", "0", "-1", "nan", None])
+def test_a_target_that_is_none_is_said_beside_its_field(port, target):
+    body = json.dumps({"setting": SMALL | {"target": target}}).encode()
+    status, _, said = ask(port, "POST", "/advise", body, Content_Type="application/json")
+    assert status == 422
+    assert "target_epsilon must be" in json.loads(said)["fields"]["target"]
