@@ -58,8 +58,8 @@ def test_every_figure_is_certified_for_just_what_the_command_does(tight):
         assert way.meets_target == (way.epsilon <= 3.5)
         assert plan.target_epsilon == (3.5 if way.meets_target else None)
         for group in way.groups:
-            own = proved.of(min(group.budget, way.cap or math.inf)).epsilon
-            assert group.epsilon == pytest.approx(own, rel=1e-9)
+            personal = proved.of(min(group.budget, way.cap or math.inf))
+            assert group.epsilon == pytest.approx(personal.epsilon, rel=1e-9)
             assert group.epsilon <= way.epsilon
         assert [group.budget for group in way.groups] == [0.1, 0.5, 1.0]
         assert sum(group.users for group in way.groups) == way.users == own.size
