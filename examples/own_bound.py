@@ -1,4 +1,4 @@
-"""A published bound of one's own, beside ours: in `apes account`, its picture and the paper's figures.
+"""A published bound of one's own, beside ours: in `apes account` and its picture.
 
 python examples/own_bound.py account --users 1000 --budgets uniform1 --dimensions 100 --rounds 5 --plot account.png
 """
