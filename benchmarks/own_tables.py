@@ -21,7 +21,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression as Sklearn
 from sklearn.preprocessing import StandardScaler
 
-from apes.cli.options import Choices
+from apes.cli.choices import Choices
 from apes.data.table.people_rows import read_people
 from apes.models.logistic import LogisticRegression
 from apes.models.trained import Trained

@@ -34,6 +34,22 @@ def within(name: str, value: float, lower: float, upper: float) -> float:
     return number
 
 
+def between(name: str, value: float, lower: float, upper: float) -> float:
+    """Return ``value`` as a float if it lies in (lower, upper), both ends excluded, else raise."""
+    number = _number(name, value)
+    if not lower < number < upper:
+        raise ParameterError(f"{name} must be in ({lower:g}, {upper:g}), got {value!r}")
+    return number
+
+
+def half_open(name: str, value: float, lower: float, upper: float) -> float:
+    """Return ``value`` as a float if it lies in [lower, upper), without the upper end, else raise."""
+    number = _number(name, value)
+    if not lower <= number < upper:
+        raise ParameterError(f"{name} must be in [{lower:g}, {upper:g}), got {value!r}")
+    return number
+
+
 def whole(name: str, value: int, lower: int, upper: int | None = None) -> int:
     """Return ``value`` if it is a whole number in [lower, upper], else raise."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):

@@ -50,7 +50,10 @@ def test_rounds_have_an_end_also_in_parts():
     assert endless.rounds == 10**6
 
 
-@pytest.mark.parametrize(("delta", "said"), [(1e-101, r"\[1e-100, 1\]"), (5e-324, r"\[1e-100, 1\]"), (0, r"\(0, 1\)")])
+@pytest.mark.parametrize(
+    ("delta", "said"),
+    [(1e-101, r"\[1e-100, 1\)"), (5e-324, r"\[1e-100, 1\)"), (0, r"\[1e-100, 1\)"), (1.0, r"\[1e-100, 1\)")],
+)
 def test_deltas_have_an_end(delta, said):
     for target in (None, 1.0):
         with pytest.raises(apes.ParameterError, match=f"delta must be in {said}, got {delta}"):

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from apes import DataError, make_budgets
 from apes.cli import shared
+from apes.cli.choices import Choices, make_choices
 from apes.cli.main import app
-from apes.cli.options import Choices, make_choices
 
 TRAIN = ["train", "--preset", "paper", "--users", "300", "--rounds", "4", "--seed", "3"]
 # One worker runs the tests that look at the same finished run, so that it is made once.

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import apes
+from apes.cli.choices import make_choices
 from apes.cli.main import app
-from apes.cli.options import make_choices
 from apes.data import Dataset, load
 from apes.errors import DataError, ParameterError
 from apes.storage.settings import read_settings, write_settings

@@ -14,7 +14,7 @@ from apes.accounting.local import local_user_epsilon
 from apes.accounting.published import PUBLISHED
 from apes.accounting.published.echoes import eon_delta
 from apes.accounting.published.user_level import DeltaConvention, user_apes, user_s_apes
-from apes.checks import within
+from apes.checks import half_open
 from apes.errors import ParameterError, RegimeError
 
 _GROUPS = 8
@@ -65,7 +65,7 @@ class BudgetGroup:
 def account(question: Question, progress: Callable[[str], None] = lambda step: None) -> Account:
     """Answer everything about a population; ``progress`` is called with the name of each step as it begins."""
     exposure, delta, colluders = question.exposure, question.delta, question.colluders
-    delta_c = eon_delta(exposure.budgets, within("delta_s", question.delta_s, 1e-300, 1))
+    delta_c = eon_delta(exposure.budgets, half_open("delta_s", question.delta_s, 1e-300, 1))
     progress("certified, one coordinate")
     dimension = certify_rounds(replace(exposure, charged=1, dimensions=1, top_b_first=None), delta_c, 1, colluders)
     progress("certified, one round")

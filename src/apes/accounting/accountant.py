@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from apes.accounting import Array
-from apes.accounting.certificate.curve import check_delta
 from apes.accounting.composition.exact import SMALLEST_DELTA
 from apes.accounting.composition.gaussian import largest_mu
 from apes.accounting.cost import MOST_ROUNDS, Cost, Personal, worst
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import FEW, Guarantee, cover_of, exact_epsilon
 from apes.accounting.victims import EVERYBODY, Victims, by_presence, worst_of
-from apes.checks import exactly, positive, truth, unused, whole, within
+from apes.checks import exactly, half_open, positive, truth, unused, whole
 from apes.errors import BudgetExceeded, ParameterError
 
 _RESERVE = 100  # times the expected rounds that a filter has room for
@@ -66,7 +65,7 @@ class Accountant:
         limit: Cost | None = None,
         keep_budgets: bool = False,
     ) -> None:
-        self._delta = within("delta", check_delta(delta), SMALLEST_DELTA, 1)
+        self._delta = half_open("delta", delta, SMALLEST_DELTA, 1)
         self._target = None if target is None else positive("target_epsilon", target)
         if target is not None:
             unused({"limit": limit}, "the target is one")

@@ -1,4 +1,4 @@
-"""What an epsilon means, in words: the one place where figures are judged."""
+"""Figures in words: what an epsilon means, the one place where that is judged; and how many there are of something."""
 
 import math
 
@@ -37,3 +37,12 @@ def judged(epsilon: float | None, delta: float) -> str:
     """
     figure = "without bound" if epsilon is None or not epsilon < math.inf else f"{epsilon:.4g}"
     return f"epsilon {figure} at delta {delta:.3g}: {meaning(epsilon, delta)}"
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things as text.
+
+    >>> counted(1, "round"), counted(10_000, "user")
+    ('1 round', '10,000 users')
+    """
+    return f"{count:,} {what}" + ("" if count == 1 else "s")

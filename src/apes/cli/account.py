@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apes.accounting.words import meaning
+from apes.accounting.words import counted, meaning
 from apes.checks import unused
-from apes.cli import display, shared
+from apes.cli import answers, display, shared
 from apes.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def account_command(
     levels: shared.Levels = None,
     clip: shared.Clip = 0.1,
     norm: shared.Norm = None,
+    cap: shared.Cap = None,
     delta_s: Annotated[float, typer.Option(help="Delta at which bounds per coordinate are compared.")] = 1e-8,
     colluders: Annotated[int, typer.Option(help="Users who tell the adversary what they reported.")] = 0,
     framework: shared.FrameworkName = "apes",
@@ -53,18 +54,19 @@ def account_command(
     unused({"invitation": invitation}, "it goes with --run")
     from apes.accounting.account import Question, account
 
-    terms = shared.certified_terms(levels, clip=clip, norm=norm, framework=framework, sparsifier=sparsifier, keep=keep)
+    choices = {"clip": clip, "norm": norm, "cap": cap, "framework": framework, "sparsifier": sparsifier, "keep": keep}
+    terms = shared.certified_terms(levels, **choices)
     exposure = shared.exposure_of(terms, budgets, users, seed, dimensions)
     began = time.perf_counter()
     with display.working() as show:
         result = account(Question(exposure, rounds, delta, delta_s, colluders), show)
-    answer = _as_dict(result) | {"seconds": time.perf_counter() - began}
+    answer = {"rounds": rounds, "users": users, "delta_s": delta_s, "cap": cap, **_as_dict(result)}
+    answer["seconds"] = time.perf_counter() - began
     if plot is not None:
         from apes.cli.plots import draw_account
 
         draw_account(result, plot)
-    display.account(answer)
-    shared.tell(answer, as_json)
+    shared.tell(answer, as_json, lambda: answers.account(answer))
 
 
 def _given(asked: typer.Context, but: tuple[str, ...]) -> dict[str, Any]:
@@ -89,7 +91,6 @@ def _account_of_run(path: Path, invitation: Path | None, plot: Path | None, as_j
     certified = guarantee.as_dict(by_round)
     if groups:
         certified["by_budget"] = [asdict(group) for group in groups]
-        display.groups(certified["by_budget"])
     if plot is not None:
         from apes.cli.plots import draw_run_account
 
@@ -98,7 +99,14 @@ def _account_of_run(path: Path, invitation: Path | None, plot: Path | None, as_j
         draw_run_account(groups, by_round, guarantee, plot)
     answer = {"run": str(path), "rounds": len(by_round), "certified": certified, **signed}
     by = "".join(f"; by invitation {value}, compare it by another channel" for value in signed.values())
-    shared.tell(answer, as_json, f"{path}: {len(by_round)} rounds; {guarantee}: {certified['meaning']}{by}")
+    text = f"{path}: {counted(len(by_round), 'round')}; {guarantee}: {certified['meaning']}{by}"
+    shared.tell(answer, as_json, lambda: _show_run(text, certified))
+
+
+def _show_run(text: str, certified: dict[str, Any]) -> None:
+    typer.echo(text)
+    if "by_budget" in certified:
+        display.groups(certified["by_budget"])
 
 
 def _certified_again(folder: "RunFolder", invitation: Path | None) -> "tuple[list[float], Guarantee, dict[str, str]]":

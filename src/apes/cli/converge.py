@@ -1,6 +1,5 @@
 """The command converge: measured convergence against the bounds."""
 
-import json
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -40,9 +39,9 @@ def converge_command(
         from apes.cli.plots import draw_convergence
 
         draw_convergence(trial, result, plot)
-    answer = {"trial": asdict(trial), **asdict(result), "is_within": result.is_within}
-    answer["seconds"] = time.perf_counter() - began
-    typer.echo(json.dumps(answer, default=np.ndarray.tolist) if as_json else _in_words(trial, result))
+    found = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in asdict(result).items()}
+    facts = {"trial": asdict(trial), **found, "is_within": result.is_within, "seconds": time.perf_counter() - began}
+    shared.tell(facts, as_json, _in_words(trial, result))
     if not result.is_within:
         typer.echo("apes: BOUND EXCEEDED: the measured loss gap is above what is proved", err=True)
         raise typer.Exit(1)

@@ -1,5 +1,6 @@
-"""What a person watches: progress on the terminal, and a summary at the end. Everything goes to stderr."""
+"""What a person watches: progress, on stderr, on a terminal alone; and tables of what a run or plan came to."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,22 +13,33 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from rich.progress import TimeRemainingColumn as Remaining
 from rich.table import Table
 
-from apes.accounting.words import judged
 from apes.data import Dataset, load
 
 if TYPE_CHECKING:
     from apes.terms.simulation import Simulation
     from apes.training.run import RoundMetrics
 
-console = Console(stderr=True)
-_USERS_SHOWN = 20
+
+class _Answers(Console):
+    """Where answers go; whoever stops reading them is no reason to end."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to who prints (`apes.cli.shared.tell`)."""
+        raise BrokenPipeError
+
+
+console, answers = Console(stderr=True), _Answers()
+"""Progress and notes; and what was asked for, on stdout, in colours for a terminal only."""
 _COLUMNS_SHOWN = 6
 
 
 def _bar(*columns: str | ProgressColumn, transient: bool = False) -> Progress:
-    """A bar between its description and other columns; words are templates of columns."""
+    """A bar between its description and other columns; words are templates of columns. None where nobody watches."""
     after = [TextColumn(column) if isinstance(column, str) else column for column in columns]
-    return Progress(TextColumn("[bold]{task.description}"), BarColumn(), *after, console=console, transient=transient)
+    # On 80 columns the words beside it count for more.
+    bar = BarColumn(40 if console.width > 110 else 10)
+    how: dict[str, Any] = {"console": console, "transient": transient, "disable": not console.is_terminal}
+    return Progress(TextColumn("[bold]{task.description}"), bar, *after, **how)
 
 
 @contextmanager
@@ -47,11 +59,28 @@ def dataset(simulation: "Simulation", data_dir: Path | None) -> Dataset:
 
 @contextmanager
 def shares(what: str) -> Iterator[Callable[[float, float, str], None]]:
-    """Show a bar for work that reports (done, total, what is being done), with the time left."""
+    """Show a bar for work that reports (done, total, what is being done), with the time left; or a line per tenth."""
+    if not console.is_terminal:
+        yield _tenths(what)
+        return
     times = Elapsed(), "left", Remaining()
     with _bar("{task.percentage:>3.0f} %", *times, "{task.fields[state]}") as progress:
         task = progress.add_task(what, total=None, state="")
         yield lambda done, total, state: progress.update(task, completed=done, total=max(total, 1e-9), state=state)
+
+
+def _tenths(what: str) -> Callable[[float, float, str], None]:
+    """Says every tenth of the work that is done in a line of its own, for a log."""
+    said = -1
+
+    def show(done: float, total: float, state: str) -> None:
+        nonlocal said
+        tenths = math.floor(10 * done / max(total, 1e-9) + 1e-9)
+        if tenths > said:
+            said = tenths
+            console.print(f"{what}: {10 * tenths} %, {state}", markup=False, highlight=False)
+
+    return show
 
 
 @contextmanager
@@ -81,7 +110,7 @@ def working() -> Iterator[Callable[[str], None]]:
         yield lambda step: status.update(f"{step} ...")
 
 
-def _table(title: str | None, headings: Iterable[str], caption: str | None = None) -> Table:
+def table_of(title: str | None, headings: Iterable[str], caption: str | None = None) -> Table:
     """An empty table, with figures to the right and names to the left."""
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     for heading in headings:
@@ -89,50 +118,20 @@ def _table(title: str | None, headings: Iterable[str], caption: str | None = Non
     return table
 
 
-def account(answer: dict[str, Any]) -> None:
-    """Print what the accountant found."""
-    headings = ("", "epsilon", "delta", "cannot be below")
-    table = _table("[bold]Certified[/] (proved; one user's data replaced)", headings)
-    names = {"dimension": "one coordinate", "round": "a user, one round", "total": "a user, all rounds"}
-    for name, part in answer["certified"].items():
-        lower = f"{answer['lower'][name]:.4g}" if answer["lower"][name] > 0 else "-"
-        table.add_row(names[name], f"[bold]{part['epsilon']:.4g}", f"{part['delta']:.3g}", lower)
-    console.print(table)
-    total = answer["certified"]["total"]
-    console.print(f"A user, all rounds: [bold]{judged(total['epsilon'], total['delta'])}")
-    local = answer["local"]
-    console.print(
-        f"Local, largest budget, one round: {local['dimension']:.4g} per coordinate, {local['user']:,.4g} per user; "
-        f"{local['user_top_b']:,.4g} if top-b keeps a fifth"
-    )
-    if "user_at_delta" in local:
-        delta = answer["certified"]["round"]["delta"]
-        console.print(
-            f"and by the norm {local['user_at_delta']:.4g} per user at delta {delta:g}, whoever reads the reports"
-        )
-    console.print("Published figures are not proved for different budgets: docs/published-bounds.md")
-    claims = _table(None, ("bound", "epsilon"))
-    for name, value in sorted(answer["published"].items()):
-        claims.add_row(name, "outside its range" if value is None else f"{value:.4g}")
-    console.print(claims)
-    groups(answer["personal"])
-    console.print(f"{answer['seconds']:.1f} s")
-
-
-def groups(personal: list[dict[str, Any]]) -> None:
-    """Print what is certified for users by their budgets."""
-    table = _table("[bold]Everybody's own[/] (central, all rounds)", ("local budget up to", "users", "epsilon"))
+def groups(personal: list[dict[str, Any]], over: str = "all rounds") -> None:
+    """Print what is certified for users by their budgets, ``over`` as many rounds."""
+    table = table_of(f"[bold]Everybody's own[/], {over}", ("local budget up to", "users", "certified epsilon"))
     for group in personal:
         # Whoever chose among levels knows the own budget by its name.
         name = "".join(f"{escape(level)} " for level in group.get("levels", ()))
         table.add_row(f"{name}{group['budget']:.4g}", f"{group['users']:,}", f"{group['epsilon']:.4g}")
-    console.print(table)
+    answers.print(table)
 
 
 def level_choice(answer: dict[str, Any]) -> None:
     """Print what each number of levels comes to under a target."""
     target, clips = answer["target"], answer["clips"]
-    table = _table(
+    table = table_of(
         f"[bold]Levels of a report[/] at epsilon {target['epsilon']:g}, delta {target['delta']:g}",
         ("levels", "bits", "cap", "certified", "error / C", *(f"error, C = {clip:g}" for clip in clips)),
         "Standard error of the mean update, per coordinate and round. The noise grows with the clip bound C; "
@@ -176,7 +175,7 @@ def summary(result: dict[str, Any]) -> None:
     for name, value in rows.items():
         if value is not None:
             table.add_row(name, value)
-    console.print(table)
+    answers.print(table)
     if proved["epsilon"] is not None:
         groups(proved["by_budget"])
 
@@ -201,50 +200,3 @@ def _judged(result: dict[str, Any]) -> dict[str, str]:
             f"{table['left_out']:,} left out; outside the bounds: {clipped or nothing}{more}"
         )
     return said
-
-
-def tuned(found: dict[str, Any], out: str) -> None:
-    """Print what a search for a plan came to."""
-    table = _table(
-        "[bold]Best of the plans tried[/]", ("", "accuracy", "runs"), "On people of the public training part."
-    )
-    for name, trial in (("the plan", found["best"]), ("defaults", found["default"])):
-        words = ", ".join(f"{what} {value}" for what, value in trial["choices"].items()) or "nothing changed"
-        figures = f"{100 * trial['accuracy']:.2f} ± {100 * trial['spread']:.2f} %", str(len(trial["runs"]))
-        table.add_row(f"{name}: {words}", *figures)
-    console.print(table)
-    console.print(f"written to {out}; train with: apes train --plan {out} --data ...")
-
-
-def spent(accounts: list[dict[str, Any]]) -> None:
-    """Print what the users of a vault have spent: the first of them if they are many."""
-    central = accounts[0]["central"]
-    table = _table(
-        "[bold]Spent[/] (all coordinates, rounds and runs)",
-        ("user", "budget", "rounds", "local", "allowance", "central", "mu", "limit", "rounds left"),
-        f"Local epsilon holds whoever reads the reports. Central epsilon, at delta {central['delta']:.3g}, holds "
-        "against everybody but the shuffler, had every round been of the smallest cohort that it lets through.",
-    )
-    for user, account in enumerate(accounts[:_USERS_SHOWN]):
-        central, left = account["central"], account["rounds_left"]
-        figures = account["spent"], account["allowance"], central["epsilon"], central["mu"], central["limit"]
-        nothing = "", "no limit", "no bound", "no bound", "no limit"
-        cells = [word if figure is None else f"{figure:,.4g}" for figure, word in zip(figures, nothing, strict=True)]
-        own = str(user), f"{account['budget']:.4g}", str(account["rounds"])
-        table.add_row(*own, *cells, "no limit" if left is None else str(left))
-    console.print(table)
-    if len(accounts) > _USERS_SHOWN:
-        console.print(f"{_USERS_SHOWN} of {len(accounts):,} users; --json has them all")
-
-
-def federation(summary: dict[str, Any]) -> None:
-    """Print what a federation's run came to."""
-    certified, users, accuracy = summary["certified"], summary["participants_by_round"], summary["accuracy"]
-    loss = f"loss [bold]{summary['loss']:.4f}[/]"
-    reached = loss if accuracy is None else f"accuracy [bold]{100 * accuracy:.2f} %[/]"
-    console.print(
-        f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: "
-        f"{reached}, certified epsilon [bold]{certified['epsilon']:.4g}[/] "
-        f"at delta {certified['delta']:.3g} (a user, all rounds, whoever chose who takes part: the limit that was "
-        f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent): {certified['meaning']}"
-    )

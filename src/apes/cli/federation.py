@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apes.cli import display, shared
+from apes.cli import answers, display, shared
 from apes.errors import BudgetExceeded
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def spent_command(
     from apes.federation.vault.folder import read_accounts
 
     accounts = [asdict(account) for account in read_accounts(folder)]
-    display.spent(accounts)
-    shared.tell({"folder": str(folder), "users": accounts}, as_json)
+    shared.tell({"folder": str(folder), "users": accounts}, as_json, lambda: answers.spent(accounts))
 
 
 def up_command(folder: shared.Folder, as_json: shared.Json = False) -> None:
@@ -83,8 +82,7 @@ def up_command(folder: shared.Folder, as_json: shared.Json = False) -> None:
     if "refused" in summary:
         raise BudgetExceeded(summary["refused"])
     summary["seconds"] = time.perf_counter() - began
-    display.federation(summary)
-    shared.tell(summary, as_json)
+    shared.tell(summary, as_json, lambda: answers.federation(summary))
 
 
 def _train(trial: "Trial") -> None:

@@ -5,21 +5,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from numpy.typing import NDArray
 
 from apes.checks import unused
 from apes.cli import display, shared
-from apes.cli.options import PAPER, Choices, make_choices, names_table, with_choices
-from apes.cli.subjects import people_of_table
+from apes.cli.options import PAPER, with_choices
 from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
 from apes.federation.device_accounts import COURIER_ACCOUNT, VAULT_ACCOUNT, DeviceAccounts
-from apes.people.people import People
-from apes.terms.own_table import OwnTable
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from apes.cli.choices import Choices
     from apes.data.table.schema import Schema
     from apes.federation.subject import Subject
+    from apes.people.people import People
 
 _CARD = typer.Option(help="Most senders that one device or silo may bring.")
 Colluding = Annotated[
@@ -57,6 +57,7 @@ def init_command(
     as_json: shared.Json = False,
 ) -> None:
     """Make keys, certificates, policy, terms, data and start scripts for a trial on this machine."""
+    from apes.cli.choices import names_table
     from apes.federation.trial.setup import set_up
 
     if (devices is None) == (silos is None):
@@ -97,6 +98,7 @@ def invite_command(
     as_json: shared.Json = False,
 ) -> None:
     """Make the folders of shuffler, SuperLink and analyzer, and an invitation, for a federation on several hosts."""
+    from apes.cli.choices import names_table
     from apes.federation.parties import Servers, invite, new_folder
     from apes.federation.trial.setup import task_of
     from apes.shuffler.service.policy import Limits
@@ -168,15 +170,19 @@ def join_command(  # long: options, each explained where it is named
     shared.tell(said, as_json, text)
 
 
-def _chosen(choices: dict[str, Any], model: str | None) -> Choices:
+def _chosen(choices: dict[str, Any], model: str | None) -> "Choices":
+    from apes.cli.choices import make_choices
+
     if model is not None:
         unused({name: choices.get(name) for name in _OF_BUILT_IN}, f"{model} has its own updates")
     return make_choices(choices, preset=PAPER, tables=True)
 
 
-def _subject(chosen: Choices, data_dir: Path | None) -> "tuple[Subject, People]":
+def _subject(chosen: "Choices", data_dir: Path | None) -> "tuple[Subject, People]":
     """What is trained, and by whom."""
+    from apes.cli.subjects import people_of_table
     from apes.federation.subject import Subject
+    from apes.terms.own_table import OwnTable
 
     if isinstance(chosen.people, OwnTable):
         unused({"data_dir": None if data_dir is None else str(data_dir)}, "data is a file")
@@ -186,9 +192,10 @@ def _subject(chosen: Choices, data_dir: Path | None) -> "tuple[Subject, People]"
     return Subject.of_images(chosen.people, dataset), chosen.people.people(dataset)
 
 
-def _public_subject(chosen: Choices, choices: dict[str, Any], data_dir: Path | None) -> "Subject":
+def _public_subject(chosen: "Choices", choices: dict[str, Any], data_dir: Path | None) -> "Subject":
     """What is trained, where nobody has joined yet."""
     from apes.federation.subject import Subject
+    from apes.terms.own_table import OwnTable
 
     if isinstance(chosen.people, OwnTable):
         unused({"data_dir": data_dir, "test_share": choices.get("test_share")}, "all of a public table judges")
@@ -198,7 +205,7 @@ def _public_subject(chosen: Choices, choices: dict[str, Any], data_dir: Path | N
 
 def _own_rows(
     data: Path, schema: "Schema | None", whose: dict[str, Any]
-) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+) -> "tuple[dict[str, NDArray[Any]], dict[str, Any]]":
     """What a vault is to guard; and what was read of a table."""
     from apes.federation.own_table import Whose, read_own_table
     from apes.federation.vault.folder import ARRAYS

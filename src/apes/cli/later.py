@@ -1,13 +1,15 @@
 """Commands that are loaded when they are called: until then, a name, the place of a function, and a line of help."""
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
+from typer.models import ArgumentInfo
 
-from apes.cli.shared import says_what_went_wrong
+from apes.cli.shared import in_one_line, says_what_went_wrong
 
 
 class _Later(TyperCommand):
@@ -15,16 +17,20 @@ class _Later(TyperCommand):
 
     # Any: contexts and commands are click's or typer's own, according to typer's version.
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        """Load the command and let it read its arguments, or say its help: click runs what the context names."""
-        return self.loaded().make_context(*args, **extra)
+        """Load the command and let it read its arguments, say its help or complete a word of it.
+
+        Click runs, and asks for completions, what the context names: the real command.
+        """
+        with in_one_line():
+            return self.loaded().make_context(*args, **extra)
 
     def loaded(self) -> Any:
         """The real command."""
         # typer makes commands out of functions: ours, which takes no argument, hands over the command's own.
         assert self.callback is not None
-        app = typer.Typer(add_completion=False)
-        app.command(self.name)(says_what_went_wrong(self.callback()))
-        return typer.main.get_command(app)
+        app, function = typer.Typer(add_completion=False), self.callback()
+        app.command(self.name)(says_what_went_wrong(function))
+        return _with_help_of_arguments(typer.main.get_command(app), function)
 
 
 def add_later(app: typer.Typer, name: str, place: str, line: str) -> None:
@@ -43,3 +49,21 @@ def add_later(app: typer.Typer, name: str, place: str, line: str) -> None:
         return found
 
     app.command(name, cls=_Later, help=line)(function)
+
+
+def _with_help_of_arguments(command: Any, function: Callable[..., None]) -> Any:
+    """The command, whose positional arguments say what they are for.
+
+    Since click 8.5 arguments have a help of their own, which is empty, and versions of typer that do not know of it let
+    that one win.
+    """
+    told = {
+        parameter.name: note.help
+        for parameter in inspect.signature(function, eval_str=True).parameters.values()
+        for note in getattr(parameter.annotation, "__metadata__", ())
+        if isinstance(note, ArgumentInfo)
+    }
+    for parameter in command.params:
+        if parameter.name in told and not parameter.help:
+            parameter.help = told[parameter.name]
+    return command

@@ -10,7 +10,7 @@ from apes.cli.later import add_later
 Row = tuple[str, str, str]
 # fmt: off
 COMMANDS: tuple[Row, ...] = (
-    ("train", "train:train_command",
+    ("train", "train_options:train_command",
      "Train a model: users, shuffler and analyzer simulated in one process."),
     ("predict", "predict:predict_command",
      "Predict: a class or number for every row of a table; what was released is used, and no privacy spent."),
@@ -67,7 +67,9 @@ OF_FEDERATION: tuple[Row, ...] = (
 )
 # fmt: on
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+# Commands and groups inherit what asks for help.
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, context_settings=_CONTEXT)
 data_app = typer.Typer(no_args_is_help=True, help="Data sets.")
 federation_app = typer.Typer(no_args_is_help=True, help="Devices, shuffler and analyzer as processes, on Flower.")
 GROUPS = {"": (app, COMMANDS), "data": (data_app, OF_DATA), "federation": (federation_app, OF_FEDERATION)}

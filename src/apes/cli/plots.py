@@ -1,4 +1,4 @@
-"""Pictures of what the commands find, as PNG files."""
+"""Pictures of what the commands find: PNG, PDF or SVG, as the file's name ends."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +10,12 @@ from matplotlib.ticker import LogLocator, NullLocator
 from apes.accounting.account import Account, BudgetGroup
 from apes.accounting.guarantee import Guarantee
 from apes.accounting.planner import Answer, CostCurve, Goal
+from apes.accounting.published.titles import title_of
 from apes.audit.attack import Attack, lower_bounds
 from apes.audit.audit import AuditResult
 from apes.mathematics.arrays import F64
 from apes.paper.convergence.trial import ConvergenceTrial, TrialResult
-from apes.storage.pictures import BLUE, BROWN, DARK, GREY, SAND, log_ticks, panels, save
+from apes.storage.pictures import BLUE, BROWN, DARK, GREY, SAND, log_ticks, panels, save, shortened
 from apes.terms.level_choice import LevelChoice
 from apes.training.run import RoundMetrics
 
@@ -55,23 +56,28 @@ def draw_convergence(trial: ConvergenceTrial, result: TrialResult, path: Path) -
     axes.set_yscale("log", nonpositive="mask")
     axes.set(xlabel="round", ylabel="loss above the optimum")
     axes.legend()
-    axes.set_title(f"{trial.users:,} users, budgets {trial.budgets}, {trial.dimensions} dimensions, C = {trial.clip:g}")
+    who = f"{trial.users:,} users, budgets {shortened(trial.budgets)}"
+    axes.set_title(f"{who}\n{trial.dimensions} dimensions, C = {trial.clip:g}", fontsize=11)
     save(figure, path)
 
 
 def draw_account(result: Account, path: Path) -> None:
-    """Draw the personal guarantees, and the certified figure beside the published ones."""
-    figure, (personal, bars) = panels(10, 4, 2)
+    """Draw the personal guarantees, and the certified figure per coordinate beside the published ones."""
+    figure, (personal, bars) = panels(11, 4.6, 2)
     _draw_personal(personal, result.personal, result.total.delta)
-    figures = {name: value for name, value in result.published.items() if value and not name.startswith("user_")}
-    if result.dimension.lower > 0:
-        bars.barh(["lower bound"], [result.dimension.lower], color=GREY)
-    bars.barh(["certified"], [result.dimension.epsilon], color=BLUE)
-    bars.barh(sorted(figures, key=lambda name: figures[name]), sorted(figures.values()), color=SAND)
+    personal.set_title("per user, all rounds", fontsize=11)
+    published = {name: value for name, value in result.published.items() if value and not name.startswith("user_")}
+    rows = [("cannot be below", result.dimension.lower, GREY)] if result.dimension.lower > 0 else []
+    rows.append(("certified", result.dimension.epsilon, BLUE))
+    rows += [(title_of(name), value, SAND) for name, value in sorted(published.items(), key=lambda item: item[1])]
+    names, values, colours = zip(*rows, strict=True)
+    drawn = bars.barh(names, values, color=colours)
+    bars.bar_label(drawn, [f"{value:.3g}" for value in values], padding=3, fontsize=8)
     bars.invert_yaxis()
     bars.grid(visible=False)
-    bars.set_xlabel("epsilon, one coordinate of one round")
-    bars.set_title("blue: proved; orange: published only", fontsize=10)
+    bars.margins(x=0.15)
+    bars.set_xlabel("epsilon per coordinate, one round")
+    bars.set_title("per coordinate: blue is proved, sand only published", fontsize=11)
     save(figure, path)
 
 

@@ -2,7 +2,10 @@
 
 import functools
 import json
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
@@ -16,8 +19,34 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 _OF_EXTRAS = ("fastapi", "flwr", "httpx", "prometheus_client", "psutil", "starlette", "uvicorn")
+# What Windows does not have: who asks for these needs an operating system that keeps accounts or processes apart.
+_OF_UNIX = ("fcntl", "grp", "pwd", "resource", "termios")
+_PICTURES = (".png", ".pdf", ".svg")
+
+
+def check_place(name: str, path: Path) -> Path:
+    """Return the path of a file that is to be written if that can be done, as far as one can tell; else raise.
+
+    What takes minutes is not found out to be for nothing at its end.
+    """
+    if path.is_dir():
+        raise ParameterError(f"{name} must be a file, got the folder {str(path)!r}")
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise ParameterError(f"{name} must be in a folder that can be written to, got {str(path)!r}")
+    return path
+
+
+def _picture(path: Path | None) -> Path | None:
+    """The path of a picture, whose name says what format it is to have."""
+    if path is not None and path.suffix.lower() not in _PICTURES:
+        raise ParameterError(f"plot must end in .png, .pdf or .svg, got {str(path)!r}")
+    return None if path is None else check_place("plot", path)
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout; all else goes to stderr.")]
-Plot = Annotated[Path | None, typer.Option(help="Draw a picture into this PNG file.")]
+_PLOT = "Draw a picture into this file: .png, .pdf or .svg."
+Plot = Annotated[Path | None, typer.Option(help=_PLOT, callback=_picture)]
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with the data set's files.")]
 # Of the commands that ask about a population: who takes part, and what a round of theirs reveals.
@@ -31,6 +60,7 @@ SparsifierName = Annotated[str | None, typer.Option(help="As for train.")]
 Keep = Annotated[float | None, typer.Option(help="Fraction of coordinates kept, as for train.")]
 Clip = Annotated[float, typer.Option(help="C, bound of every coordinate; it matters beside a norm only.")]
 Norm = Annotated[float | None, typer.Option(help="Bound R of an update's L2 norm, with one-bit reports and a clip C.")]
+Cap = Annotated[float | None, typer.Option(help="Largest local budget that is used; whoever has more uses this much.")]
 Seed = Annotated[int, typer.Option(help="Seed of the budgets.")]
 
 
@@ -56,12 +86,44 @@ def exposure_of(terms: "Terms", budgets: str, users: int, seed: int, dimensions:
     return terms.exposure(0, terms.applied(make_budgets(budgets, users, seed)), dimensions)
 
 
-def tell(facts: dict[str, Any], as_json: bool, text: str | None = None) -> None:
-    """Print the facts as JSON if asked to, null for what is not finite; else the text, if there is one."""
-    if as_json:
-        facts = json.loads(json.dumps(facts), parse_constant=lambda name: None)
-    if as_json or text is not None:
-        typer.echo(json.dumps(facts) if as_json else text)
+def tell(facts: dict[str, Any], as_json: bool, text: str | Callable[[], None] | None = None) -> None:
+    """Print what was asked for on stdout: the facts as JSON, null for what is not finite; or the text for people.
+
+    Instead of a text there may be a function that prints one.
+    """
+    try:
+        if as_json:
+            typer.echo(json.dumps(json.loads(json.dumps(facts), parse_constant=lambda name: None)))
+        elif callable(text):
+            text()
+        elif text is not None:
+            typer.echo(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has read enough, as `head` does; what else there is to do is done, and said by the exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Say errors that a user can mend in one line, and end with exit code 2."""
+    try:
+        yield
+    except (ApesError, OSError) as error:
+        raise _refused(str(error)) from None
+    except (MemoryError, OverflowError) as error:
+        raise _refused(f"a number is beyond what this machine can hold ({error}): try a smaller one") from None
+    except ModuleNotFoundError as error:
+        if error.name in _OF_UNIX:
+            raise _refused(f"this needs {error.name}, which this operating system does not have") from None
+        if error.name not in _OF_EXTRAS:
+            raise
+        raise _refused(f"{error.name} is not installed; get it with: pip install 'apes-fl[flower]'") from None
+
+
+def _refused(why: str) -> typer.Exit:
+    typer.echo(f"apes: {_in_one_line(why)}", err=True)
+    return typer.Exit(2)
 
 
 def says_what_went_wrong(function: Callable[P, None]) -> Callable[P, None]:
@@ -69,16 +131,8 @@ def says_what_went_wrong(function: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
+        with in_one_line():
             function(*args, **kwargs)
-        except (ApesError, OSError) as error:
-            typer.echo(f"apes: {_in_one_line(str(error))}", err=True)
-            raise typer.Exit(2) from None
-        except ModuleNotFoundError as error:
-            if error.name not in _OF_EXTRAS:
-                raise
-            typer.echo(f"apes: {error.name} is not installed; get it with: pip install 'apes-fl[flower]'", err=True)
-            raise typer.Exit(2) from None
 
     return run
 

@@ -4,19 +4,15 @@ import resource
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from apes.accounting.account import by_group, local_figures
 from apes.cli import display, shared
-from apes.cli.options import PRIVATE, Choices, PlanOption, Preset, make_choices, with_choices
+from apes.cli.choices import Choices, make_choices
 from apes.cli.subjects import budgets_said, named_groups, of_table, subjects
-from apes.cli.table_options import with_table_choices
 from apes.errors import ParameterError
 from apes.features.feature_map import FeatureMap
 from apes.models.model import Model
-from apes.partitions.part import CACHE_MB
 from apes.partitions.partitions import Partitions
 from apes.people.people import People
 from apes.storage.version import __version__
@@ -34,28 +30,22 @@ from apes.training.run_folder import RunFolder
 from apes.training.train import TrainingResult, train
 from apes.training.workers import Workers
 
-_CLUSTER = "Workers of a cluster: tcp://HOST:PORT (a Dask scheduler), ray://HOST:PORT, or ray://local (Ray, here)."
 
-_CACHE_HELP = f"Own table in many files: MB of encoded rows that are kept in memory (default {CACHE_MB})."
-
-
-@with_choices
-@with_table_choices
-# parameters: one per option, as typer wants it.
-def train_command(
+def run_training(
     choices: dict[str, Any],
-    data_dir: shared.DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for model, metrics, exposures, checkpoint, picture.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
-    preset: Preset = PRIVATE,
-    plan_file: PlanOption = None,
-    threads: Annotated[int | None, typer.Option(help="Worker threads (default: one per core).")] = None,
-    workers: Annotated[int | None, typer.Option(help="Worker processes of this machine, instead of threads.")] = None,
-    cluster: Annotated[str | None, typer.Option(help=_CLUSTER)] = None,
-    cache_mb: Annotated[int | None, typer.Option(help=_CACHE_HELP)] = None,
-    as_json: shared.Json = False,
+    *,
+    data_dir: Path | None,
+    out: Path | None,
+    resume: Path | None,
+    preset: str,
+    plan_file: Path | None,
+    threads: int | None,
+    workers: int | None,
+    cluster: str | None,
+    cache_mb: int | None,
+    as_json: bool,
 ) -> None:
-    """Train a model: users, shuffler and analyzer simulated in one process."""
+    """Train as the options of `apes train` say (`apes.cli.train_options`)."""
     if resume is not None and out is not None:
         raise ParameterError(f"out must be left out: --resume goes on in its own folder; got {str(out)!r}")
     earlier = None if resume is None else RunFolder.open(resume)
@@ -75,8 +65,7 @@ def train_command(
         summary |= {"workers": asdict(crew.facts), "out": None if folder is None else str(folder.path)}
     if folder is not None:
         _finish(folder, result, summary)
-    display.summary(summary)
-    shared.tell(summary, as_json)
+    shared.tell(summary, as_json, lambda: display.summary(summary))
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,8 @@ class DeviceAccounts:
     @staticmethod
     def check_may_make() -> None:
         """Raise unless accounts can be made here; nothing is made."""
-        if os.geteuid() != 0:
+        # Windows has no such accounts, nor this function.
+        if getattr(os, "geteuid", lambda: -1)() != 0:
             raise ParameterError(f"vault and courier must have accounts of their own: {_WHAT_TO_DO}")
 
     @classmethod

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 from typing import Any
 
+from apes.accounting.words import counted
 from apes.paper.experiment import Figures, Results
 from apes.paper.parts import Part
 from apes.paper.printed import ACCURACY, LAW_NAMES, NAMES
-from apes.paper.setting import COLUMNS, OURS, Setting, training
+from apes.paper.setting import COLUMNS, OURS, PAPER_DATA, PAPER_ROUNDS, PAPER_USERS, Setting, training
 
 
 def cell(setting: Setting, column: str, framework: str, law: str) -> list[Part]:
@@ -45,19 +46,40 @@ def accuracies(setting: Setting, result: Results, frameworks: Sequence[str], law
 
 
 def rows(figures: Figures) -> list[list[str]]:
-    """Framework, law, the paper's accuracy, and for either column ours and the difference; from `accuracies`."""
-    found = []
-    for name, laws in figures[OURS].items():
+    """Framework, law, the paper's accuracy, and for either column ours and the difference.
+
+    The figures have accuracies and their size; of another data set, or another size, there is no difference to state.
+    """
+    found, by_column = [], figures["accuracy"]
+    for name, laws in by_column[OURS].items():
         for law in laws:
-            printed, both = ACCURACY[name][law], [figures[column][name][law] for column in COLUMNS]
-            ours = [text for one in both for text in (spread(one), f"{one['mean'] - printed:+.2f}")]
+            printed, both = ACCURACY[name][law], [by_column[column][name][law] for column in COLUMNS]
+            ours = [text for one in both for text in (spread(one), _difference(figures, one["mean"] - printed))]
             found.append([NAMES[name], LAW_NAMES[law], f"{printed:.2f}", *ours])
     return found
 
 
+def _difference(figures: Figures, points: float) -> str:
+    return f"{points:+.2f}" if figures["size"]["is_papers"] else "-"
+
+
+def of_size(figures: Figures) -> str:
+    """What runs were of, as text: data set, users, rounds."""
+    size = figures["size"]
+    return f"{size['data']}, {counted(size['users'], 'user')}, {counted(size['rounds'], 'round')}"
+
+
+def not_the_papers(figures: Figures) -> str:
+    """A sentence that says why the paper's accuracies are of something else; empty where they are not."""
+    if figures["size"]["is_papers"]:
+        return ""
+    papers = f"{PAPER_DATA}, {counted(PAPER_USERS, 'user')}, {counted(PAPER_ROUNDS, 'round')}"
+    return f" The paper's accuracies are of other runs ({papers}; here {of_size(figures)}): no difference is stated."
+
+
 def spread(found: dict[str, Any]) -> str:
-    """Mean and spread of a cell as text."""
-    return f"{found['mean']:.2f} ± {found['spread']:.2f}"
+    """Mean and spread of a cell as text; one run has no spread."""
+    return f"{found['mean']:.2f}" + (f" ± {found['spread']:.2f}" if len(found["runs"]) > 1 else "")
 
 
 def below(gap: float) -> str:

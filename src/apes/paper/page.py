@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from apes.accounting.words import counted
 from apes.paper.experiments import EXPERIMENTS
+from apes.paper.findings import findings
 from apes.storage.files import write_bytes
 
 Result = dict[str, Any]
@@ -14,23 +16,6 @@ _COLUMNS = (
     "*As published*: the authors' settings (unit-norm images, label split, FedProx with mu 0.01, learning rate 1 and "
     "10 local epochs, continuous Clip-Laplace, C = 0.1). *Ours*: gradients, coded reports, our schedule, the same "
     "budgets, split and C. Only figures called certified are proved."
-)
-# What a reader of the paper should know, with the numbers.
-FINDINGS = (
-    "UniS under Uniform2 is printed as 79.6 in Table 4 and as 76.9 in Table 3. 76.37 comes out (delta' = delta_c); the "
-    "exact clone bound is 0.0689 per coordinate, and 76.9 would need 0.0692.",
-    "The user-level column of Table 3 needs three readings of delta': delta_c for APES and UniS, 2 b delta_c for "
-    "S-APES, 3.6e-5 for LDP-Min. Like for like, APES and S-APES are 57.75 and 30.39, or 49.28 and 25.67.",
-    "Algorithm 2 begins by choosing the b largest coordinates of the perturbed report; Proposition 1 then counts 2 b "
-    "coordinates, but the choice looks at all d. The local figure b e that goes with it is refuted: 2205 > 1570 at "
-    "e = 1. Made before perturbation, the choice does leave 2 b coordinates (docs/proofs.md, 10).",
-    "The text to figure 3b says that fewer dimensions are uploaded as b/d grows. Fewer are uploaded as it falls.",
-    "EoN's bound is below the truth for a user with a large budget among small ones: 0.0281 against an exact 0.0395 at "
-    "e = 8, 100,000 others at 0.05, delta 1e-8 (docs/published-bounds.md). In the paper's own range none was found.",
-    "Theorem 3 (convergence) as printed is exceeded 8.7 times on a problem that meets its assumptions: the dimension "
-    "is lost in the proof (docs/convergence.md).",
-    "LDP-Min, PLDP and UniS use Laplace reports; the paper calls its figure for UniS an approximation, since shuffled "
-    "Laplace reports of different budgets have no finite bound of that kind.",
 )
 
 
@@ -56,14 +41,14 @@ def markdown(results: Mapping[str, Result], pictures: str, seconds: float) -> st
     blocks += [_setting(list(results.values()), seconds), *([_COLUMNS] if is_of_paper else [])]
     for result in results.values():
         blocks += _section(result, pictures)
-    if is_of_paper:
+    if found := findings(results):
         blocks.append("## Where the paper does not agree with itself, or with what is proved")
-        blocks.append("\n".join(f"- {finding}" for finding in FINDINGS))
+        blocks.append("\n".join(f"- {finding}" for finding in found))
     return "\n\n".join(blocks) + "\n"
 
 
 def of_paper(results: Mapping[str, Result]) -> bool:
-    """Whether there is anything of the paper among the results: then there are findings about it."""
+    """Whether there is anything of the paper among the results: then its columns are explained."""
     return any(EXPERIMENTS[name].is_of_paper for name in results)
 
 
@@ -73,10 +58,10 @@ def _setting(results: list[Result], seconds: float) -> str:
         words[2] = "all"
     size = "a coarse version" if setting["quick"] else "full size"
     took = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
-    rounds = f"{setting['rounds']} rounds, " if EXPERIMENTS[results[0]["name"]].is_of_paper else ""
+    rounds = f"{counted(setting['rounds'], 'round')}, " if EXPERIMENTS[results[0]["name"]].is_of_paper else ""
     return (
-        f"Made by `{' '.join(words)}`, APES {results[0]['version']}, {size}. {setting['users']:,} users, "
-        f"{rounds}{len(setting['seeds'])} seeds, data set {setting['data']}. {took} on "
+        f"Made by `{' '.join(words)}`, APES {results[0]['version']}, {size}. {counted(setting['users'], 'user')}, "
+        f"{rounds}{counted(len(setting['seeds']), 'seed')}, data set {setting['data']}. {took} on "
         f"{os.cpu_count()} cores; runs that several tables and figures share are counted in the time of each."
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 from apes.accounting.published.user_level import DeltaConvention, advanced_composition, user_apes, user_s_apes
 from apes.paper.experiment import Results
 from apes.paper.parts import Part
-from apes.paper.setting import DELTA_S, DELTA_USER, DIMENSIONS, KEPT, Setting
+from apes.paper.setting import DELTA_S, DELTA_USER, DIMENSIONS, KEPT, PAPER_USERS, Setting
 from apes.terms.sparsification import Sparsification
 
 
@@ -39,6 +39,7 @@ def epsilon_c(setting: Setting, law: str, result: Results) -> dict[str, float]:
 def epsilon_uc(setting: Setting, law: str, result: Results, printed: dict[str, float]) -> dict[str, dict[str, Any]]:
     """Published central epsilon of a user under each convention, and which comes nearest to what is printed.
 
+    What is printed is for 10,000 users: of others none is nearest, and the first, which has delta_c, is shown.
     The conventions differ in what delta' in the logarithm is: delta_c, m delta_c, or 3.6e-5 (docs/published-bounds.md).
     """
     delta = math.tanh(result(bounds_part(setting.users, law))["largest"] / 2) * DELTA_S
@@ -51,12 +52,25 @@ def epsilon_uc(setting: Setting, law: str, result: Results, printed: dict[str, f
         else:
             bound, m = (user_s_apes, round(KEPT * DIMENSIONS)) if framework == "s-apes" else (user_apes, DIMENSIONS)
             figures = {c.value: bound(epsilon, delta, m, c).epsilon for c in DeltaConvention}
-        nearest = min(figures, key=lambda name: abs(figures[name] - printed[framework]))
+        # Without a shuffler, it does not matter how many there are.
+        is_papers = setting.users == PAPER_USERS or framework in ("ldp-min", "pldp")
+        nearest = min(figures, key=lambda name: abs(figures[name] - printed[framework]) if is_papers else 0)
         answer[framework] = {"by_convention": figures, "convention": nearest, "epsilon": figures[nearest]}
+        answer[framework] |= {"is_papers": is_papers, "delta_c": delta}
     return answer
 
 
 def beside(ours: dict[str, Any], printed: float) -> list[str]:
-    """A printed figure, one of ours from `epsilon_uc`, its convention, and the difference, as text."""
-    difference = f"{100 * (ours['epsilon'] / printed - 1):+.1f} %"
+    """A printed figure, one of ours from `epsilon_uc`, its convention, and the difference, as text; if there is one."""
+    difference = f"{100 * (ours['epsilon'] / printed - 1):+.1f} %" if ours["is_papers"] else "-"
     return [f"{printed:g}", f"{ours['epsilon']:.2f}", ours["convention"], difference]
+
+
+def of_users(figures: dict[str, dict[str, Any]], users: int) -> str:
+    """A sentence that says why what is printed does not compare with `epsilon_uc` of so many users; or nothing."""
+    if all(entry["is_papers"] for entry in figures.values()):
+        return ""
+    return (
+        f" The paper's figures are for {PAPER_USERS:,} users, ours here for {users:,}, where delta' is delta_c for all "
+        "shuffled: no difference is stated."
+    )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from apes.paper.page import Result, markdown, of_paper
+from apes.paper.findings import findings
+from apes.paper.page import Result, markdown
 from apes.storage.files import write_bytes
 
 _STYLE = """
@@ -28,7 +29,7 @@ def write_report(results: Mapping[str, Result], folder: Path, seconds: float) ->
     """Write ``report.html`` into the folder with the pictures; results and seconds as for `write_page`."""
     parser = MarkdownIt("commonmark", {"html": False, "xhtmlOut": False}).enable("table")
     tokens = parser.parse(markdown(results, ".", seconds))
-    sections = [*results, *(["findings"] if of_paper(results) else [])]
+    sections = [*results, *(["findings"] if findings(results) else [])]
     headings = [token for token in tokens if token.type == "heading_open" and token.tag == "h2"]
     for heading, name in zip(headings, sections, strict=True):
         heading.attrs["id"] = name

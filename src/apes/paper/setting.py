@@ -12,6 +12,7 @@ DELTA_USER = 3.6e-5  # the paper's delta of a user
 KEPT = 0.2  # share of the coordinates that S-APES keeps
 CLIP = 0.1  # the authors' clip bound
 PUBLISHED, OURS = COLUMNS = ("as published", "ours")  # the two ways in which everything is trained
+PAPER_DATA, PAPER_USERS, PAPER_ROUNDS = "mnist", 10_000, 40  # what the paper trained on, and how much
 
 _CHOICES: dict[str, dict[str, Any]] = {
     # From the authors' public experiments: unit-norm images, labels (u + j) mod 10, FedProx, continuous reports.
@@ -27,8 +28,8 @@ class Setting:
     """How large a reproduction is; by default as large as the paper's. Populations are of the figures of bounds."""
 
     data: str
-    users: int = 10_000  # of a training run, and of the privacy columns
-    rounds: int = 40
+    users: int = PAPER_USERS  # of a training run, and of the privacy columns
+    rounds: int = PAPER_ROUNDS
     seeds: tuple[int, ...] = (1, 2, 3)  # one run for each
     populations: tuple[int, ...] = (1_000, 2_154, 4_642, 10_000, 21_544, 46_416, 100_000, 215_443, 464_159, 1_000_000)
     clips: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)  # of figure 3a
@@ -37,9 +38,15 @@ class Setting:
     targets: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # epsilons of the frontier
     quick: bool = False  # whether this is the coarse version
 
+    @property
+    def size(self) -> dict[str, Any]:
+        """What a run was of, as figures keep it, and whether that is what the paper's accuracies are of."""
+        size = {"data": self.data, "users": self.users, "rounds": self.rounds}
+        return size | {"is_papers": tuple(size.values()) == (PAPER_DATA, PAPER_USERS, PAPER_ROUNDS)}
+
 
 def quick(data: str) -> Setting:
-    """A coarse version of everything, in two minutes."""
+    """A coarse version of everything, in a few minutes."""
     return Setting(
         data,
         users=1_000,

@@ -5,7 +5,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from apes.paper.accuracy import accuracy, cell, spread
+from apes.accounting.words import counted
+from apes.paper.accuracy import accuracy, cell, of_size, spread
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.parts import Part
 from apes.paper.privacy import user_part
@@ -49,7 +50,7 @@ def _figures(setting: Setting, result: Results, curves: dict[str, _PlanAt], plac
         return [accuracy(_runs(setting, column, *curve(place)), result, rounds) for place in places]
 
     found = {column: {name: along(column, curve) for name, curve in curves.items()} for column in COLUMNS}
-    return {"places": list(places), "rounds": rounds, "curves": found}
+    return {"places": list(places), "rounds": rounds, "curves": found, "size": setting.size | {"rounds": rounds}}
 
 
 def _certificates(setting: Setting) -> list[Part]:
@@ -86,7 +87,8 @@ def _points(figures: Figures) -> Iterator[tuple[str, str, float, dict[str, Any]]
 
 def _clip_tables(figures: Figures) -> list[Table]:
     rows = [[column, name, f"{clip:g}", spread(found)] for column, name, clip, found in _points(figures)]
-    return [Table(f"Accuracy (%) after {figures['rounds']} rounds", ["column", "mechanism", "C", "accuracy"], rows)]
+    title = f"Accuracy (%) after {counted(figures['rounds'], 'round')}"
+    return [Table(title, ["column", "mechanism", "C", "accuracy"], rows)]
 
 
 def _keep_tables(figures: Figures) -> list[Table]:
@@ -95,7 +97,7 @@ def _keep_tables(figures: Figures) -> list[Table]:
     for column, name, ratio, found in _points(figures):
         certified = f"{proved[ratio]:.2f}" if name == _RANDOM and column == OURS else "-"
         rows.append([column, name, f"{ratio:g}", spread(found), certified])
-    title = f"Accuracy (%) and privacy of a user after {figures['rounds']} rounds"
+    title = f"Accuracy (%) and privacy of a user after {counted(figures['rounds'], 'round')}"
     note = (
         f"Certified at delta {figures['certified']['delta']:g}; '-' where nothing is proved (top-b) or reports are "
         "floating-point numbers (as published)."
@@ -108,10 +110,10 @@ def _clip_caption(figures: Figures) -> str:
     clipped, laplace = curves
     best, noisy_best = (figures["places"][curve.index(max(curve))] for curve in curves)
     return (
-        "The paper finds Clip-Laplace best at C = 0.1 and Laplace good for small C only. As published: Clip-Laplace is "
-        f"best at C = {best:g} ({max(clipped):.1f} %), Laplace at C = {noisy_best:g} ({max(laplace):.1f} %); at the "
-        f"largest C they come to {clipped[-1]:.1f} and {laplace[-1]:.1f} %. The paper prints this figure without "
-        "numbers."
+        f"{of_size(figures)}, as published: Clip-Laplace is best at C = {best:g} ({max(clipped):.1f} %), Laplace at "
+        f"C = {noisy_best:g} ({max(laplace):.1f} %); at the largest C, {figures['places'][-1]:g}, they come to "
+        f"{clipped[-1]:.1f} and {laplace[-1]:.1f} %. The paper, whose figure has no numbers, finds Clip-Laplace best "
+        "at C = 0.1 and Laplace good for small C only."
     )
 
 
@@ -120,12 +122,13 @@ def _keep_caption(figures: Figures) -> str:
     least, most = figures["places"][0], figures["places"][-1]
     certified = figures["certified"]
     return (
-        f"With our settings, keeping {most:g} of the coordinates by size gives {top[-1]:.1f} %, at random "
-        f"{random[-1]:.1f} %; keeping {least:g}: {top[0]:.1f} and {random[0]:.1f} %. The paper's text has the axis the "
-        "wrong way round ('as b/d grows, fewer dimensions are uploaded'): fewer are uploaded as b/d falls. Top-b looks "
-        "at all coordinates, and nothing central is proved for it. A random choice is charged for the coordinates that "
-        f"it keeps: {certified['random'][-1]:.2f} for a user and {figures['rounds']} rounds at b/d = {most:g}, where "
-        f"keeping everything is certified at {certified['all']:.2f}."
+        f"{of_size(figures)}. With our settings, keeping {most:g} of the coordinates by size gives {top[-1]:.1f} %, at "
+        f"random {random[-1]:.1f} %; keeping {least:g}: {top[0]:.1f} and {random[0]:.1f} %. The paper's text has the "
+        "axis the wrong way round ('as b/d grows, fewer dimensions are uploaded'): fewer are uploaded as b/d falls. "
+        "Top-b looks at all coordinates, and nothing central is proved for it. A random choice is charged for the "
+        f"coordinates that it keeps: {certified['random'][-1]:.2f} for a user and "
+        f"{counted(figures['rounds'], 'round')} at b/d = {most:g}, where keeping everything is certified at "
+        f"{certified['all']:.2f}."
     )
 
 

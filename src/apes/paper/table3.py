@@ -1,10 +1,11 @@
 """Table 3: privacy and accuracy under Uniform2."""
 
-from apes.paper.accuracy import accuracies, below, cells, rows
+from apes.accounting.words import counted
+from apes.paper.accuracy import accuracies, below, cells, not_the_papers, rows
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.parts import Part
 from apes.paper.printed import EPSILON_C, EPSILON_UC_TABLE_3, NAMES
-from apes.paper.privacy import beside, bounds_part, epsilon_c, epsilon_uc, user_part
+from apes.paper.privacy import beside, bounds_part, epsilon_c, epsilon_uc, of_users, user_part
 from apes.paper.setting import OURS, Setting
 
 _LAW = "uniform2"
@@ -22,13 +23,14 @@ def _figures(setting: Setting, result: Results) -> Figures:
         "epsilon_uc": epsilon_uc(setting, _LAW, result, EPSILON_UC_TABLE_3),
         "certified": {"coordinate": bounds["certified"], **user, "rounds": setting.rounds},
         "lower": bounds["lower"],
+        "size": setting.size,
     }
 
 
 def _tables(figures: Figures) -> list[Table]:
     headings = ["framework", "paper", "ours, as published", "difference", "ours", "difference"]
-    accuracy = [[name, *figures] for name, _, *figures in rows(figures["accuracy"])]
-    note = "Mean and sample standard deviation over the seeds."
+    accuracy = [[name, *shown] for name, _, *shown in rows(figures)]
+    note = f"Mean and sample standard deviation over the seeds.{not_the_papers(figures)}"
     return [_privacy(figures), Table("Accuracy (%)", headings, accuracy, note)]
 
 
@@ -46,20 +48,26 @@ def _privacy(figures: Figures) -> Table:
     ]
     note = (
         "e_c at delta_s = 1e-8 as published; e_uc is one round at delta 3.6e-5. Certified only where a theorem covers "
-        "it: '-' means that nothing central is proved, and what is printed is not a guarantee. All "
-        f"{certified['rounds']} rounds together are certified at {certified['total']:.2f}; the paper prints nothing."
+        "it: '-' means that nothing central is proved, and what is printed is not a guarantee. All together, "
+        f"{counted(certified['rounds'], 'round')}, are certified at {certified['total']:.2f}; the paper prints nothing."
+        f"{of_users(figures['epsilon_uc'], figures['size']['users'])}"
     )
     return Table("Privacy", headings, rows, note)
 
 
 def _caption(figures: Figures) -> str:
     without, apes = (figures["accuracy"][OURS][name][_LAW]["mean"] for name in ("non-private", "apes"))
-    return (
-        f"APES is certified at {figures['certified']['round']:.2f} for a user and one round where the paper prints "
-        f"57.6; with our settings its accuracy is {below(without - apes)} training without noise. The paper's "
-        "user-level column needs three readings of delta' (named in the table); it prints 76.9 for UniS here and 79.6 "
-        "in Table 4."
+    size, round_ = figures["size"], figures["certified"]["round"]
+    said = [f"APES is certified at {round_:.2f} for a user and one round among {counted(size['users'], 'user')}"]
+    if figures["epsilon_uc"]["apes"]["is_papers"]:
+        readings = {entry["convention"] for entry in figures["epsilon_uc"].values()} - {"d times the largest budget"}
+        said[0] += f", where the paper prints {EPSILON_UC_TABLE_3['apes']:g}"
+        said.append(f"What the paper prints per user is nearest to {len(readings)} readings of delta' (in the table)")
+    said.append(
+        f"After {counted(size['rounds'], 'round')} on {size['data']} with our settings APES is at {apes:.2f} %, "
+        f"{below(without - apes)} training without noise at {without:.2f} %"
     )
+    return ". ".join(said) + "."
 
 
 TABLE3 = Experiment("table3", "Table 3: privacy and utility under Uniform2", _parts, _figures, _tables, _caption)

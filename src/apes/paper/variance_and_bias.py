@@ -61,10 +61,13 @@ def _caption(figures: Figures) -> str:
     if figures["name"] == "variance":
         return (
             f"Exact, from the laws, data at 0. At C = 0.1 and a budget of 0.05 a Clip-Laplace report has a variance of "
-            f"{clipped[0]:.2g}, a Laplace report {classic[0]:.2g}: bounded outputs cannot vary more."
+            f"{clipped[0]:.2g}, a Laplace report {classic[0]:.2g}; reports within [-C, C] cannot vary by more than C^2 "
+            f"= {figures['clips'][1] ** 2:.2g}."
         )
+    most = max(classic)
+    unbiased = "Laplace has none" if most == 0 else f"Laplace has up to {most:.2g}"
     return (
-        f"Exact, from the laws, data at C / 2. Laplace has none; Clip-Laplace pulls towards zero, at C = 0.1 by "
+        f"Exact, from the laws, data at C / 2. {unbiased}; Clip-Laplace pulls towards zero, at C = 0.1 by "
         f"{clipped[0]:.3f} for a budget of 0.05 and by {clipped[4]:.3f} for 1: hence the calibration. (Symmetric "
         "logarithmic axis.)"
     )

@@ -36,7 +36,8 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int | Non
     first = 0o666 if mode is None else 0o600
     try:
         with open(part, "xb", opener=lambda name, flags: os.open(name, flags, first)) as file:
-            if mode is not None:
+            # Windows has no permissions of this kind.
+            if mode is not None and hasattr(os, "fchmod"):
                 os.fchmod(file.fileno(), mode)
             write(file)
             sync(file)
@@ -63,6 +64,8 @@ def sync(file: BinaryIO) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Bring it to the disk which files a folder has: a new one, or one in the place of another, may be lost before."""
+    if os.name == "nt":
+        return  # a folder cannot be opened there
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -1,6 +1,5 @@
 """Locks between processes, on a file beside what they guard; whoever dies lets go."""
 
-import fcntl
 import os
 from pathlib import Path
 
@@ -13,6 +12,9 @@ def lock(path: Path, *, wait: bool = False) -> int:
     Raises:
         DataError: If another process holds the lock, unless that is to be waited for.
     """
+    # Here: Windows, which does not have it, can do all that needs no lock.
+    import fcntl
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         held = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

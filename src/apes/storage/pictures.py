@@ -1,4 +1,4 @@
-"""How pictures look and are written: one colour per meaning, faint grids, PNG files that appear whole."""
+"""How pictures look and are written: one colour per meaning, faint grids, files that appear whole."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from apes.storage.files import write_whole
 
 # Blue is what is proved, and ours; brown is what stands against it; sand is what is only published.
-BLUE, BROWN, SAND, PURPLE = "#1b6ca8", "#b3541e", "#d9a273", "#7a5c99"
+BLUE, BROWN, SAND, PURPLE, GREEN = "#1b6ca8", "#b3541e", "#d9a273", "#7a5c99", "#3f7d4e"
 GREY, DARK = "#9a9a9a", "#444444"
 
 
@@ -31,6 +31,17 @@ def log_ticks(axes: Axes, places: Sequence[float], base: float = 10) -> None:
     axes.minorticks_off()
 
 
+def shortened(text: str, most: int = 40) -> str:
+    """A text that fits into a title: of a long one its beginning and its end.
+
+    >>> shortened("uniform2"), shortened("file:" + "people/" * 10 + "budgets.csv", 20)
+    ('uniform2', 'file:peop...dgets.csv')
+    """
+    half = (most - 2) // 2
+    return text if len(text) <= most else f"{text[:half]}...{text[-half:]}"
+
+
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as a PNG file, whole or not at all."""
-    write_whole(path, lambda file: figure.savefig(file, format="png", dpi=120))
+    """Write a figure in the format that the file's name ends in (.png, .pdf, .svg), whole or not at all."""
+    kind = path.suffix.removeprefix(".").lower()
+    write_whole(path, lambda file: figure.savefig(file, format=kind, dpi=120))

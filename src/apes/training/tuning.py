@@ -28,7 +28,7 @@ from apes.terms.simulation import Simulation
 from apes.training.train import train
 from apes.training.workers import Workers
 
-FEWEST_RUNS = 8
+FEWEST_RUNS, MOST_RUNS = 8, 10_000
 """Half of them compare the best few, which takes as many different settings."""
 # So many users train for one that judges.
 _FIT_PER_JUDGE = 4
@@ -105,12 +105,12 @@ def tune(
         dataset: Public images; its training part alone is used.
         simulation: Users, budgets, split, features; those who will train, but for their data.
         plan: Open; its target and delta are kept, and its seed is the search's too.
-        runs: Trainings in all, at least 8.
+        runs: Trainings in all, in [8, 10000].
         fixed: Names of knobs that stay as they are (``cells`` where features were named).
         workers: Who does the work; does not change the result.
         progress: Called with runs done, all runs, and what is being done.
     """
-    whole("runs", runs, FEWEST_RUNS)
+    whole("runs", runs, FEWEST_RUNS, MOST_RUNS)
     if not plan.is_open:
         raise ParameterError("plan must be open (apes, without clip, levels and calibration) to be tuned")
     search = _Search(dataset, simulation, plan, fixed)

@@ -14,8 +14,7 @@ import numpy as np
 from apes.accounting import Array, Whole
 from apes.accounting.certificate.blanket import HiddenPair, echo_law, echo_probabilities, hidden_pair, table_error
 from apes.accounting.certificate.divergence import excess
-from apes.checks import whole, within
-from apes.errors import ParameterError
+from apes.checks import between, whole
 from apes.mathematics.search import bisect
 from apes.mathematics.thresholds import MAX_LEVELS
 
@@ -157,7 +156,4 @@ def check_levels(levels: int | None) -> int | None:
 
 def check_delta(delta: float, name: str = "delta") -> float:
     """Return delta as a float if it lies in (0, 1), else raise."""
-    number = within(name, delta, 0, 1)
-    if not 0 < number < 1:
-        raise ParameterError(f"{name} must be in (0, 1), got {delta!r}")
-    return number
+    return between(name, delta, 0, 1)

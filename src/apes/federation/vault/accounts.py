@@ -5,7 +5,6 @@ and permissions; a file with an access list has its group's bits set, so that it
 """
 
 import os
-import pwd
 import socket
 import stat
 import struct
@@ -31,6 +30,9 @@ class Account:
         """Look an account up; a number need not have a name, as in containers."""
         if name.isdecimal():
             return cls(name, int(name), int(name), frozenset([int(name)]))
+        # Where there is no such module, nothing but this needs it.
+        import pwd
+
         try:
             entry = pwd.getpwnam(name)
         except KeyError:

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 
+from apes.accounting.words import counted
 from apes.paper.accuracy import accuracy, below, spread
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.frontier.others import ON_MNIST
@@ -64,7 +65,7 @@ def _cell(point: Figures) -> str:
     found = point["accuracy"]
     if found is None:
         return "no round fits"
-    return spread(found) if len(found["runs"]) > 1 else f"{found['mean']:.2f}"
+    return spread(found)
 
 
 def _tables(figures: Figures) -> list[Table]:
@@ -119,13 +120,15 @@ def _caption(figures: Figures) -> str:
         said.append(_beside(figures, reference, (ours, yardstick, what)))
     said.append(_as_published(figures))
     if not figures["published"]:
-        said.append("No published figures are known for this data set in this setting.")
+        said.append("Figures that others published stand beside those of mnist only.")
     return " ".join(said)
 
 
 def _beside(figures: Figures, reference: float, pair: tuple[str, str, str]) -> str:
     ours, yardstick, what = pair
-    gaps = {t: _gap(figures, ours, yardstick, t) for t in figures["targets"]}
+    gaps = {t: gap for t in figures["targets"] if (gap := _gap(figures, ours, yardstick, t)) is not None}
+    if reference not in gaps:
+        return f"At {reference:g}, no round fits on {what}."
     widest = max(gaps, key=lambda target: gaps[target])
     both = [_cell(_at(figures, way, reference)) for way in (ours, yardstick)]
     return (
@@ -134,16 +137,18 @@ def _beside(figures: Figures, reference: float, pair: tuple[str, str, str]) -> s
     )
 
 
-def _gap(figures: Figures, ours: str, yardstick: str, target: float) -> float:
-    return float(_at(figures, yardstick, target)["accuracy"]["mean"] - _at(figures, ours, target)["accuracy"]["mean"])
+def _gap(figures: Figures, ours: str, yardstick: str, target: float) -> float | None:
+    """By how many points ours is below the yardstick; None where one of them has no round."""
+    theirs, own = (_at(figures, way, target)["accuracy"] for way in (yardstick, ours))
+    return None if theirs is None or own is None else float(theirs["mean"] - own["mean"])
 
 
 def _as_published(figures: Figures) -> str:
     whole = _at(figures, AS_PUBLISHED, None)
     fits = [target for target in figures["targets"] if _at(figures, AS_PUBLISHED, target)["accuracy"] is not None]
-    begins = f"{min(fits):g} is the first that one of its rounds fits" if fits else "none is met by even one round"
+    begins = f"{min(fits):g} is the first that a round of it fits" if fits else "none leaves room for even one round"
     return (
-        f"APES as published reaches {_cell(whole)} % after its {whole['rounds']} rounds, which cost "
+        f"APES as published reaches {_cell(whole)} % after its {counted(whole['rounds'], 'round')}, which cost "
         f"{whole['epsilon']:.1f}; of the targets, {begins}."
     )
 

@@ -47,7 +47,8 @@ def draw(figures: dict[str, Any]) -> Figure:
     low, high = axes.get_ylim()
     axes.set_ylim(low - 0.06 * (high - low), min(high + 0.06 * (high - low), 100.5))
     axes.set(xlabel=f"epsilon of the whole training, a user, delta {figures['delta']:g}", ylabel="test accuracy (%)")
-    axes.set_title(f"{figures['data']}, {figures['users']:,} users: certified, but for the published points")
+    but = ", but for the published points" if figures["published"] else ""
+    axes.set_title(f"{figures['data']}, {figures['users']:,} users: certified{but}")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
     return figure
 

@@ -1,0 +1,125 @@
+"""What commands answer people, as tables on stdout."""
+
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+
+from apes.accounting.words import counted, judged
+from apes.cli.display import answers, groups, table_of
+
+
+def account(answer: dict[str, Any]) -> None:
+    """Print what the accountant found: of a user first, whom it is about; then of a coordinate, which is compared."""
+    total, rounds = answer["certified"]["total"], f"all {counted(answer['rounds'], 'round')}"
+    table = table_of("[bold]Per user, certified[/] (one user's data replaced)", ("", *_FIGURES))
+    for name, what in (("round", "one round"), ("total", rounds)):
+        table.add_row(what, *_figures(answer, name))
+    answers.print(table)
+    answers.print(f"A user, {rounds}: [bold]{judged(total['epsilon'], total['delta'])}")
+    groups(answer["personal"], rounds)
+    answers.print(_locally(answer))
+    answers.print()
+    _compared(answer)
+    answers.print(f"{answer['seconds']:.1f} s")
+
+
+_FIGURES = ("epsilon", "delta", "cannot be below")
+
+
+def _figures(answer: dict[str, Any], name: str) -> tuple[str, str, str]:
+    part, lower = answer["certified"][name], answer["lower"][name]
+    return f"[bold]{part['epsilon']:.4g}[/]", f"{part['delta']:.3g}", f"{lower:.4g}" if lower > 0 else "-"
+
+
+def _locally(answer: dict[str, Any]) -> str:
+    """What the largest budget tells whoever sees who sent a report."""
+    local = answer["local"]
+    said = (
+        f"Without the shuffler, the largest budget, one round: {local['dimension']:.4g} per coordinate, "
+        f"{local['user']:,.4g} per user ({local['user_top_b']:,.4g} if top-b keeps a fifth)"
+    )
+    if "user_at_delta" in local:
+        delta = answer["certified"]["round"]["delta"]
+        said += f"; by the norm {local['user_at_delta']:.4g} per user at delta {delta:g}"
+    return said + "."
+
+
+def _compared(answer: dict[str, Any]) -> None:
+    """The certificate of a coordinate among what the literature prints for it; and then what it prints for a user."""
+    from apes.accounting.published.titles import title_of
+
+    of_user = {name: value for name, value in answer["published"].items() if name.startswith("user_")}
+    others = {name: value for name, value in answer["published"].items() if name not in of_user}
+    own, lower = answer["certified"]["dimension"], answer["lower"]["dimension"]
+    table = table_of(
+        "[bold]Per coordinate, one round[/] (nobody's whole privacy)",
+        ("bound", "epsilon", ""),
+        f"Published at delta {answer['delta_s']:.3g}, the others at {own['delta']:.3g}.",
+    )
+    table.add_row("cannot be below", f"{lower:.4g}" if lower > 0 else "-", "forced by some dataset")
+    table.add_row("certified", f"[bold]{own['epsilon']:.4g}", "proved")
+    for name, value in sorted(others.items(), key=lambda item: (item[1] is None, item[1] or 0.0)):
+        table.add_row(escape(title_of(name)), _published(value), "published")
+    answers.print(table)
+    table = table_of("[bold]Per user, one round[/], as published", ("bound", "epsilon", ""))
+    for name, value in of_user.items():
+        table.add_row(title_of(name), _published(value), "published")
+    answers.print(table)
+    answers.print("Published figures are not proved for different budgets: docs/published-bounds.md")
+
+
+def _published(value: float | None) -> str:
+    return "outside its range" if value is None else f"{value:.4g}"
+
+
+def tuned(found: dict[str, Any], out: str) -> None:
+    """Print what a search for a plan came to."""
+    table = table_of(
+        "[bold]Best of the plans tried[/]", ("", "accuracy", "runs"), "On people of the public training part."
+    )
+    for name, trial in (("the plan", found["best"]), ("defaults", found["default"])):
+        words = ", ".join(f"{what} {value}" for what, value in trial["choices"].items()) or "nothing changed"
+        figures = f"{100 * trial['accuracy']:.2f} ± {100 * trial['spread']:.2f} %", str(len(trial["runs"]))
+        table.add_row(f"{name}: {words}", *figures)
+    answers.print(table)
+    answers.print(f"written to {out}; train with: apes train --plan {out} --data ...", markup=False)
+
+
+_USERS_SHOWN = 20
+
+
+def spent(accounts: list[dict[str, Any]]) -> None:
+    """Print what the users of a vault have spent: the first of them if they are many."""
+    central = accounts[0]["central"]
+    table = table_of(
+        "[bold]Spent[/] (all coordinates, rounds and runs)",
+        ("user", "budget", "rounds", "local", "allowance", "central", "mu", "limit", "rounds left"),
+        f"Local epsilon holds whoever reads the reports. Central epsilon, at delta {central['delta']:.3g}, holds "
+        "against everybody but the shuffler, had every round been of the smallest cohort that it lets through.",
+    )
+    # Nine columns need the room that borders take.
+    table.box = box.SIMPLE
+    for user, account in enumerate(accounts[:_USERS_SHOWN]):
+        central, left = account["central"], account["rounds_left"]
+        figures = account["spent"], account["allowance"], central["epsilon"], central["mu"], central["limit"]
+        nothing = "", "no limit", "no bound", "no bound", "no limit"
+        cells = [word if figure is None else f"{figure:,.4g}" for figure, word in zip(figures, nothing, strict=True)]
+        own = str(user), f"{account['budget']:.4g}", str(account["rounds"])
+        table.add_row(*own, *cells, "no limit" if left is None else str(left))
+    answers.print(table)
+    if len(accounts) > _USERS_SHOWN:
+        answers.print(f"{_USERS_SHOWN} of {len(accounts):,} users; --json has them all")
+
+
+def federation(summary: dict[str, Any]) -> None:
+    """Print what a federation's run came to."""
+    certified, users, accuracy = summary["certified"], summary["participants_by_round"], summary["accuracy"]
+    loss = f"loss [bold]{summary['loss']:.4f}[/]"
+    reached = loss if accuracy is None else f"accuracy [bold]{100 * accuracy:.2f} %[/]"
+    answers.print(
+        f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: "
+        f"{reached}, certified epsilon [bold]{certified['epsilon']:.4g}[/] "
+        f"at delta {certified['delta']:.3g} (a user, all rounds, whoever chose who takes part: the limit that was "
+        f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent): {certified['meaning']}"
+    )

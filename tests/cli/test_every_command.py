@@ -1,0 +1,130 @@
+"""What holds for every command that there is: the table in `apes.cli.main` is gone through, so new ones are covered.
+
+Help by -h and --help, without colours in a pipe, within 80 columns; and whatever number is beyond reason, for whichever
+option, is refused in one line, or answered: it is never a traceback, and never keeps anybody waiting.
+"""
+
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from apes.cli.main import GROUPS, app
+
+ROWS = [(group, name) for group, (_, rows) in GROUPS.items() for name, _, _ in rows]
+NAMES = [f"{group} {name}".strip() for group, name in ROWS]
+# These run until they are stopped, and answer nothing on stdout.
+SERVERS = {"vault", "courier", "shuffler", "superlink", "page"}
+# Small enough that whatever is not refused is soon done.
+SMALL = {
+    "train": "--users 40 --rounds 1 --preset paper",
+    "tune": "--users 40 --runs 8 --data qmnist --data-dir nowhere",
+    "account": "--users 40 --dimensions 3 --rounds 2",
+    "plan": "--target-epsilon 1 --delta 1e-5 --solve rounds --users 40 --dimensions 3",
+    "audit": "--users 3 --dimensions 2 --trials 100 --budgets constant:1",
+    "converge": "--users 8 --dimensions 2 --rounds 2 --seeds 1",
+    "federation init": "new --devices 4",
+}
+BEYOND = ("1" + "0" * 12, "1" + "0" * 30, "-1", "nan", "inf", "-inf", "1e300", "1e-300", "", "x", "\u0663", "1_000")
+SECONDS = 60
+
+
+def loaded(group, name):
+    return typer.main.get_group(GROUPS[group][0]).commands[name].loaded()
+
+
+def numeric(group, name):
+    """Options of a command that are read as numbers."""
+    options = [each for each in loaded(group, name).params if each.param_type_name == "option"]
+    return [each for each in options if each.type.name in ("integer", "float")]
+
+
+NUMBERS = [(group, name, option.opts[0]) for group, name in ROWS for option in numeric(group, name)]
+
+
+def needed(group, name, but):
+    """Something for every parameter that must be given, where it does not matter what."""
+    words = []
+    for each in loaded(group, name).params:
+        if each.required and but not in each.opts:
+            value = {"integer": "3", "float": "0.5"}.get(each.type.name, "nowhere")
+            words += [each.opts[0], value] if each.param_type_name == "option" else [value]
+    return words
+
+
+@contextmanager
+def in_time():
+    def late(*_):
+        raise AssertionError(f"it took more than {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def called(arguments, **environment):
+    with in_time():
+        return CliRunner(env={"COLUMNS": "80", "TERMINAL_WIDTH": None, **environment}).invoke(app, arguments)
+
+
+@pytest.mark.parametrize(("group", "name"), ROWS, ids=NAMES)
+def test_help(group, name):
+    words = [*group.split(), name]
+    short, long = (called([*words, asked]) for asked in ("-h", "--help"))
+    assert (short.exit_code, short.stderr) == (0, "")
+    assert short.stdout == long.stdout
+    assert max(map(len, short.stdout.splitlines())) <= 80
+    assert "\x1b" not in short.stdout
+
+
+@pytest.mark.parametrize(("group", "name"), ROWS, ids=NAMES)
+def test_help_says_what_everything_is_for(group, name):
+    """Of positional arguments, too, whatever version of click there is; and nothing of it is taken for markup."""
+    wide = called([*group.split(), name, "-h"], COLUMNS="1000").stdout
+    for each in loaded(group, name).params:
+        assert each.help, f"{each.name} does not say what it is for"
+        assert " ".join(each.help.split()) in wide
+
+
+@pytest.mark.parametrize(("group", "name"), ROWS, ids=NAMES)
+def test_every_answer_is_to_be_had_as_json(group, name):
+    options = {option for each in loaded(group, name).params for option in each.opts}
+    assert ("--json" in options) == (name not in SERVERS)
+
+
+@pytest.mark.parametrize(("group", "name", "option"), NUMBERS, ids=lambda value: value or "apes")
+def test_numbers_beyond_reason(group, name, option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = f"{group} {name}".split()
+    small = SMALL.get(" ".join(words))
+    base = needed(group, name, option) if small is None else small.split()
+    if option in base:
+        place = base.index(option)
+        base = base[:place] + base[place + 2 :]
+    for value in BEYOND:
+        done = called([*words, *base, option, value])
+        said = f"{' '.join(words)} {option} {value}: {done.exit_code}, {done.stderr}"
+        assert done.exception is None or isinstance(done.exception, SystemExit), said
+        assert done.exit_code in (0, 1, 2), said
+        if done.exit_code == 2:
+            refusals = [line for line in done.stderr.splitlines() if line.startswith("apes: ")]
+            assert len(refusals) == 1 or "Usage: " in done.stderr, said
+            assert done.stdout == "", said
+
+
+@pytest.mark.parametrize("words", [["-h"], ["account", "--users", "x"], ["account", "--users", "0"], ["trian"]])
+def test_no_colours_where_none_are_wanted(words):
+    """Not in a pipe; and with NO_COLOR not even if something asks for a terminal's."""
+    command = [sys.executable, "-m", "apes", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": "", "NO_COLOR": "1", "COLUMNS": "80"})
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert max(map(len, done.stdout.splitlines()), default=0) <= 80
