@@ -14,6 +14,8 @@ from apes.errors import DataError, ParameterError
 from apes.mathematics.arrays import F64, I64
 from apes.mathematics.randomness import Purpose, SimulationSource
 
+MOST_USERS = 10**8
+"""Users whose budgets are held at once: 800 MB."""
 _Law = Callable[[np.random.Generator, int], F64]
 
 
@@ -58,7 +60,7 @@ def make_budgets(spec: str, users: int | None, seed: int) -> F64:
         spec: A law's name (``uniform1`` .. ``mixgauss3``), ``constant:0.5``, ``grid:0.05:1`` (evenly spaced, no
             randomness), ``0.1:60%,0.5:30%,1:10%`` (so many of the users have each, in this order, no randomness),
             ``file:people.csv`` (first column) or ``file:people.csv:column``.
-        users: How many budgets, at least 1. A file must hold exactly as many; None takes all that it holds.
+        users: How many budgets, in [1, 10^8]. A file must hold exactly as many; None takes all that it holds.
         seed: Seeds the laws; the others take no randomness.
 
     Raises:
@@ -70,7 +72,7 @@ def make_budgets(spec: str, users: int | None, seed: int) -> F64:
     array([0.1, 0.1, 0.1, 1. , 1. ])
     """
     if users is not None:
-        whole("users", users, 1)
+        whole("users", users, 1, MOST_USERS)
     kind, rest, ends = check_budgets(spec)
     if kind == "file":
         return read_column("budgets", rest, users)

@@ -155,7 +155,7 @@ def test_command_for_sparse_reports(tmp_path):
     [
         (["--delta", "0"], "delta must be in (0, 1), got 0.0"),
         (["--delta", "nan"], "delta must be"),
-        (["--users", "0"], "users must be in [1, inf), got 0"),
+        (["--users", "0"], "users must be in [1, 100000000], got 0"),
         (["--levels", "1"], "levels must be in [2, 256], got 1"),
         (["--dimensions", "0"], "dimensions must be in [1, 1000000000000], got 0"),
         (["--colluders", "-1"], "colluders must be in [0, inf), got -1"),

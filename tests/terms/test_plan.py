@@ -57,7 +57,7 @@ def test_bad_choices_name_parameter_range_and_value(choice, said):
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        ({"users": 0}, r"users must be in \[1, inf\), got 0"),
+        ({"users": 0}, r"users must be in \[1, 100000000\], got 0"),
         ({"users": 2.5}, r"users must be a whole number, got 2.5"),
         ({"budgets": "constant:0"}, r"budgets must be in \(0, inf\), got 'constant:0'"),
         ({"update": "newton"}, r"update must be one of"),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from apes.budgets import check_budgets
+from apes.budgets import MOST_USERS, check_budgets
 from apes.checks import one_of, unused, whole
 from apes.data import NAMES, Dataset
 from apes.data.datasets import NORMALISATIONS
@@ -23,7 +23,7 @@ class Simulation:
         normalise: ``pixels`` in [0, 1], or every image of ``unit-norm``.
         features: The public map that users apply first: ``oriented-gradients[:CELLS]``, or ``pixels`` as they are.
         split: How images are spread over users: ``iid``, ``label``, ``dirichlet:ALPHA``.
-        users: Number of users n, at least 1.
+        users: Number of users n, in [1, 10^8].
         budgets: The users' local budgets per coordinate and round (`apes.make_budgets`).
         update: ``gradient`` (Algorithm 1) or ``fedprox`` (difference after local steps).
         local_epochs: Local steps of FedProx (10).
@@ -49,7 +49,7 @@ class Simulation:
         one_of("normalise", self.normalise, NORMALISATIONS)
         named_features(self.features)
         parse_split(self.split)
-        whole("users", self.users, 1)
+        whole("users", self.users, 1, MOST_USERS)
         check_budgets(self.budgets)
         whole("seed", self.seed, 0, 2**64 - 1)
         one_of("update", self.update, ("gradient", "fedprox"))

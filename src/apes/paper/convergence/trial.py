@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apes.budgets import make_budgets
+from apes.budgets import MOST_USERS, make_budgets
 from apes.checks import whole, within
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
@@ -35,6 +35,8 @@ _DISSIMILARITY = math.sqrt(1 + SPREAD**2)
 STEP = 0.2
 # G and the first gradient, in units of C: room for the noise, on the steep part of the calibration curve.
 REACH, START = 0.25, 0.15
+# A run takes seconds, and so do so many coordinates of a few users.
+_MOST_SEEDS, _MOST_DIMENSIONS = 10_000, 100_000
 _WORKERS = Workers(threads=1, users_at_once=1024)
 
 
@@ -49,17 +51,17 @@ class ConvergenceTrial:
     budgets: str = "uniform2"  # as for `apes.make_budgets`
     users: int = 4_000  # a multiple of 4
     clip: float = 0.1  # C, in (0, inf)
-    rounds: int = 40  # at least 1
-    seeds: int = 8  # runs to average over, at least 1
-    dimensions: int = 20  # at least 1
+    rounds: int = 40  # in [1, 1000000]
+    seeds: int = 8  # runs to average over, in [1, 10000]
+    dimensions: int = 20  # in [1, 100000]
     scatter: float = 0.0  # size of u_ik in units of C, in [0, 0.05]
     start: float = START  # first gradient of f in every coordinate, in units of C, in [0, 0.15]
 
     def __post_init__(self) -> None:
-        if whole("users", self.users, 4) % 4:
+        if whole("users", self.users, 4, MOST_USERS) % 4:
             raise ParameterError(f"users must be a multiple of 4, got {self.users}")
-        whole("seeds", self.seeds, 1)
-        whole("dimensions", self.dimensions, 1)
+        whole("seeds", self.seeds, 1, _MOST_SEEDS)
+        whole("dimensions", self.dimensions, 1, _MOST_DIMENSIONS)
         within("scatter", self.scatter, 0, 0.05)
         within("start", self.start, 0, START)
         self.terms()
