@@ -7,10 +7,12 @@ import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from apes import Exposure, ParameterError
 from apes.accounting.account import Question, account, by_group, published_figures
 from apes.accounting.guarantee import certify
+from apes.cli.main import app
 
 SMALL = np.linspace(0.05, 1, 300)
 
@@ -123,7 +125,23 @@ def test_command_prints_one_json_object_and_draws(tmp_path):
         answer["certified"]["round"]["epsilon"] == certify(np.linspace(0.05, 1, 200), delta=1e-5, dimensions=5).epsilon
     )
     assert (tmp_path / "account.png").read_bytes().startswith(b"\x89PNG")
-    assert "not proved for different budgets" in " ".join(done.stderr.split())
+    assert done.stderr == ""
+
+
+def test_command_tells_people_on_stdout():
+    """Figures of a user and of a coordinate stand apart, and published ones are called that."""
+    options = "--budgets grid:0.05:1 --users 200 --dimensions 5 --rounds 2 --cap 0.5".split()
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["account", *options])
+    assert (done.exit_code, done.stderr) == (0, "")
+    of_users, of_coordinates = done.stdout.split("Per coordinate, one round")
+    assert "all 2 rounds" in of_users
+    assert "Everybody's own, all 2 rounds" in of_users
+    assert "published" not in of_users
+    assert "Feldman et al. 2022, numeric" in of_coordinates
+    assert "not proved for different budgets" in of_coordinates
+    capped = certify(np.minimum(np.linspace(0.05, 1, 200), 0.5), delta=3.6e-5, dimensions=5, rounds=2)
+    assert f"epsilon {capped.epsilon:.4g} at delta 3.6e-05" in of_users
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_command_for_sparse_reports(tmp_path):

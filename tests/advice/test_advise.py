@@ -13,7 +13,7 @@ from apes.advice.reporting import BITS, FIRST, LEVELS, Setting, noise_of_weight
 from apes.advice.search import capped, crowded, shortened
 from apes.analyzer.optimizer import ServerOptimizer, ServerState
 from apes.budgets import make_budgets
-from apes.cli.options import make_choices
+from apes.cli.choices import make_choices
 from apes.messages import Estimate
 from apes.terms.plan import Plan
 

@@ -57,16 +57,20 @@ def account_command(
     choices = {"clip": clip, "norm": norm, "cap": cap, "framework": framework, "sparsifier": sparsifier, "keep": keep}
     terms = shared.certified_terms(levels, **choices)
     exposure = shared.exposure_of(terms, budgets, users, seed, dimensions)
-    began = time.perf_counter()
+    began, question = time.perf_counter(), Question(exposure, rounds, delta, delta_s, colluders)
     with display.working() as show:
-        result = account(Question(exposure, rounds, delta, delta_s, colluders), show)
-    answer = {"rounds": rounds, "users": users, "delta_s": delta_s, "cap": cap, **_as_dict(result)}
-    answer["seconds"] = time.perf_counter() - began
+        result = account(question, show)
+    asked_for = {"rounds": rounds, "users": users, "delta_s": delta_s, "cap": cap}
+    answer = asked_for | _as_dict(result) | {"seconds": time.perf_counter() - began}
+    _draw(result, plot)
+    shared.tell(answer, as_json, lambda: answers.account(answer))
+
+
+def _draw(result: "Account", plot: Path | None) -> None:
     if plot is not None:
         from apes.cli.plots import draw_account
 
         draw_account(result, plot)
-    shared.tell(answer, as_json, lambda: answers.account(answer))
 
 
 def _given(asked: typer.Context, but: tuple[str, ...]) -> dict[str, Any]:
