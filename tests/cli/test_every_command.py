@@ -97,7 +97,7 @@ def test_help_says_what_everything_is_for(group, name):
 @pytest.mark.parametrize(("group", "name"), ROWS, ids=NAMES)
 def test_every_answer_is_to_be_had_as_json(group, name):
     options = {option for each in loaded(group, name).params for option in each.opts}
-    assert ("--json" in options) == (name not in SERVERS)
+    assert "--json" in options or name in SERVERS
 
 
 @pytest.mark.parametrize(("group", "name", "option"), NUMBERS, ids=lambda value: value or "apes")
@@ -109,7 +109,8 @@ def test_numbers_beyond_reason(group, name, option, tmp_path, monkeypatch):
     if option in base:
         place = base.index(option)
         base = base[:place] + base[place + 2 :]
-    for value in BEYOND:
+    # What a server takes for a port, it would serve at.
+    for value in BEYOND[:8] if name in SERVERS else BEYOND:
         done = called([*words, *base, option, value])
         said = f"{' '.join(words)} {option} {value}: {done.exit_code}, {done.stderr}"
         assert done.exception is None or isinstance(done.exception, SystemExit), said

@@ -50,7 +50,7 @@ class ConvergenceTrial:
 
     budgets: str = "uniform2"  # as for `apes.make_budgets`
     users: int = 4_000  # a multiple of 4
-    clip: float = 0.1  # C, in (0, inf)
+    clip: float = 0.1  # C, in [1e-100, 1e100]
     rounds: int = 40  # in [1, 1000000]
     seeds: int = 8  # runs to average over, in [1, 10000]
     dimensions: int = 20  # in [1, 100000]
@@ -62,6 +62,8 @@ class ConvergenceTrial:
             raise ParameterError(f"users must be a multiple of 4, got {self.users}")
         whole("seeds", self.seeds, 1, _MOST_SEEDS)
         whole("dimensions", self.dimensions, 1, _MOST_DIMENSIONS)
+        # Squares of it, and of what it is multiplied by, have to be numbers.
+        within("clip", self.clip, 1e-100, 1e100)
         within("scatter", self.scatter, 0, 0.05)
         within("start", self.start, 0, START)
         self.terms()
