@@ -72,8 +72,8 @@ class Measured:
             f"Expected accuracy is of logistic regression on {self.data} ({self.dimensions:,} coordinates, "
             f"{self.images} images per person), which are public: read off a table of real trainings by noise and "
             f"rounds, within {100 * self.error:.1f} points of others that were tried. With fewer images per person up "
-            f"to {100 * self.loss_with_fewer:.1f} points less were seen. Of your data it says nothing but which way "
-            "loses less."
+            f"to {100 * self.loss_with_fewer:.1f} points less were seen. It compares ways; of your own data it "
+            "promises nothing."
         )
 
 

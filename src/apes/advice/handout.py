@@ -5,7 +5,7 @@ from html import escape
 
 from apes.advice.advise import Advice
 from apes.advice.way import Way
-from apes.advice.words import change_in_words, question_in_words
+from apes.advice.words import change_in_words, figure, question_in_words
 from apes.storage.version import __version__
 
 MARK = '<meta name="generator" content="apes advise">'
@@ -68,7 +68,7 @@ def _ways(advice: Advice) -> str:
     rows = []
     for way in advice.ways:
         width, over = min(100.0, 100 * way.epsilon / target), "" if way.meets_target else " over"
-        epsilon = f'{way.epsilon:.3g}<span class="bar{over}" style="width:{width:.0f}%"></span>'
+        epsilon = f'{figure(way.epsilon)}<span class="bar{over}" style="width:{width:.0f}%"></span>'
         accuracy = "not measured" if way.accuracy is None else f"{100 * way.accuracy:.1f} %"
         words = escape(way.name if way.meets_target else f"{way.name} (beyond the target)")
         rows.append(
@@ -90,7 +90,7 @@ def _groups(advice: Advice) -> str:
     groups = advice.ways[0].groups
     headings = ("way", *(f"up to {group.budget:.3g} ({100 * group.share:.3g} %)" for group in groups))
     rows = [
-        (escape(f"{way.name}, {change_in_words(way)}"), *(f"{group.epsilon:.3g}" for group in way.groups))
+        (escape(f"{way.name}, {change_in_words(way)}"), *(figure(group.epsilon) for group in way.groups))
         for way in advice.ways
     ]
     return _table(headings, rows, left=1)

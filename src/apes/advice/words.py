@@ -13,6 +13,11 @@ TRUST = (
 )
 
 
+def figure(epsilon: float) -> str:
+    """An epsilon to three digits, and a large one in full."""
+    return f"{epsilon:.3g}" if epsilon < 1000 else f"{epsilon:,.0f}"
+
+
 def change_in_words(way: Way) -> str:
     """What a way asks for beside reports of its kind, in a few words."""
     match way.change:
@@ -29,9 +34,9 @@ def change_in_words(way: Way) -> str:
 def reason_for(way: Way, question: Question) -> str:
     """What a way comes to against the target, in a sentence."""
     target = f"{question.target_epsilon:g}"
-    spent = f"epsilon {way.epsilon:.3g} of {target}"
+    spent = f"epsilon {figure(way.epsilon)} of {target}"
     if not way.meets_target:
-        return f"It costs epsilon {way.epsilon:.3g}, beyond the target of {target}."
+        return f"It costs epsilon {figure(way.epsilon)}, beyond the target of {target}."
     match way.change:
         case "cap":
             lowered = int((question.budgets > (way.cap or 0.0)).sum())

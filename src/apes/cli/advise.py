@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -105,10 +104,10 @@ def show(advice: "Advice", html: Path | None) -> None:
         console.print("[bold]Nothing keeps within the target.[/] Take fewer rounds, a larger target or more people.\n")
     else:
         console.print(f"[bold]Recommended: {best.name}.[/] {best.reason}\n")
-    console.print("[bold]Certified ways[/], best first", _ways(advice), sep="\n", end="")
-    console.print("[bold]Epsilon by own budget[/], all rounds (largest of a group, and its share of people)")
-    console.print(_groups(advice), end="")
-    console.print("[bold]How to do it[/]")
+    console.print("[bold]Certified ways[/], best first (* beyond the target)", _ways(advice), sep="\n")
+    console.print("\n[bold]Epsilon by own budget[/], all rounds (largest of a group, and its share of people)")
+    console.print(_groups(advice))
+    console.print("\n[bold]How to do it[/]")
     for number, way in enumerate(advice.ways, start=1):
         # Not through the console: it would break lines at words.
         typer.echo(f"{number}. " + in_lines(way.command))
@@ -121,17 +120,16 @@ def show(advice: "Advice", html: Path | None) -> None:
 
 def _ways(advice: "Advice") -> Table:
     """The ways with their figures."""
-    from apes.advice.words import change_in_words
+    from apes.advice.words import change_in_words, figure
 
-    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("", "way", "with"):
         table.add_column(heading, justify="left", no_wrap=True)
     for heading in ("epsilon", "accuracy", "noise", "in a weight"):
         table.add_column(heading, justify="right")
-    target = advice.question.target_epsilon
     for number, way in enumerate(advice.ways, start=1):
-        accuracy = "not measured" if way.accuracy is None else f"{100 * way.accuracy:.1f} %"
-        epsilon = f"{way.epsilon:.3g}" if way.meets_target else f"[red]{way.epsilon:.3g} > {target:g}[/]"
+        accuracy = "-" if way.accuracy is None else f"{100 * way.accuracy:.1f} %"
+        epsilon = figure(way.epsilon) if way.meets_target else f"[red]{figure(way.epsilon)}[/]*"
         figures = (epsilon, accuracy, f"{way.noise:.2g}", f"{way.noise_of_weight:.2g}")
         table.add_row(str(number), way.name, change_in_words(way), *figures, style="bold" if number == 1 else None)
     return table
@@ -139,14 +137,16 @@ def _ways(advice: "Advice") -> Table:
 
 def _groups(advice: "Advice") -> Table:
     """What every way costs people by their budgets."""
+    from apes.advice.words import figure
+
     first = advice.ways[0].groups
-    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", justify="right")
     for group in first:
         table.add_column(f"{group.budget:.3g}\n{100 * group.share:.3g} %", justify="right")
     for number, way in enumerate(advice.ways, start=1):
         # With more people the boldest may be others, and groups fewer.
-        table.add_row(str(number), *(f"{group.epsilon:.3g}" for group in way.groups[: len(first)]))
+        table.add_row(str(number), *(figure(group.epsilon) for group in way.groups[: len(first)]))
     return table
 
 
