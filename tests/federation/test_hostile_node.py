@@ -35,7 +35,7 @@ class HostileNode(threading.Thread):
         folder = trial.layout.device(number) / "courier"
         key = load_ssh_private_key((folder / "node.key").read_bytes(), None)
         address = f"127.0.0.1:{trial.federation.superlink_port}"
-        self.fleet = Fleet(address, folder / "authority.pem", key)
+        self.fleet = Fleet(address, folder / "authority.pem", key, 1 << 24)
         self.fleet.sign_on()
         self.answer, self.answered, self.ended = answer, 0, threading.Event()
 

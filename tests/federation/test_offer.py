@@ -16,6 +16,7 @@ from parties import LIMITS, agreed, apes
 from apes import Terms
 from apes.accounting.words import judged, meaning
 from apes.cli import offers as apes_offers
+from apes.data.table.schema import Schema
 from apes.errors import DataError, ParameterError
 from apes.federation.fingerprints import check_fingerprint, fingerprint
 from apes.federation.invitation import Invitation
@@ -74,6 +75,16 @@ def test_numbers_that_would_fill_the_readers_memory_are_refused():
             replace(LIMITS, smallest_cohort=cohort)
     with pytest.raises(ParameterError, match=r"dimensions must be in \[1, 2147483648\]"):
         agreed(features=10**9)
+
+
+@pytest.mark.parametrize("high", [10**400, "wide", None, [1], float("nan")])
+def test_a_schema_whose_bounds_are_no_numbers_is_refused(high):
+    columns = {"numbers": [{"name": "age", "low": 0, "high": high}], "categories": [], "row_norm": 2.0}
+    rest = {"label": "ill", "task": "classification", "classes": ["no", "yes"], "target": None, "budget_levels": []}
+    with pytest.raises((DataError, ParameterError)):
+        Schema.from_dict({"version": 1, "columns": columns, **rest})
+    columns["numbers"][0]["high"] = 120
+    assert Schema.from_dict({"version": 1, "columns": columns, **rest}).columns.numbers[0].high == 120
 
 
 def test_a_model_that_does_not_fit_into_memory_fits_nobodys_rows(small):

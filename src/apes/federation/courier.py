@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from apes.checks import positive
+from apes.checks import positive, whole
 from apes.errors import DataError, ProtocolError
 from apes.federation.fleet import ANNOUNCED_SECONDS, Fleet, NotRegistered, RunOver, StillThere
 from apes.storage.json_logs import RareLog, log
@@ -27,6 +27,8 @@ from apes.wire.frames import framed
 
 COURIER = "courier.json"
 """Name of a courier's settings."""
+# What a question has beside its weights: announcement, names of parts.
+_BESIDE_WEIGHTS = 4 << 20
 # Looks for work come soon after work, and rarely when there is none.
 _FIRST_PAUSE, _GROWTH = 0.1, 1.5
 # Flower forgets a node that says nothing after two announced intervals; a SuperLink that was started again has all its
@@ -34,6 +36,11 @@ _FIRST_PAUSE, _GROWTH = 0.1, 1.5
 _SECONDS_TO_BE_LET_IN = 2.0 * ANNOUNCED_SECONDS + 60
 _SECONDS_BETWEEN_TRIES = 3.0
 _LONGEST_WORD = 40
+
+
+def largest_question(dimensions: int) -> int:
+    """Most bytes of a message with a model of so many coordinates."""
+    return 4 * dimensions + _BESIDE_WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -46,8 +53,10 @@ class CourierSettings:
     authority: str = "authority.pem"  # certificate that the SuperLink's must be signed by
     pause: float = 1.0  # longest time between looks for work, seconds, in (0, 3600]
     patience: float = 600.0  # how long the vault may take for an answer, seconds, in (0, 86400]
+    largest: int = 1 << 30  # most bytes of a message from the SuperLink, in [2^16, 2^40]
 
     def __post_init__(self) -> None:
+        whole("largest", self.largest, 1 << 16, 1 << 40)
         positive("pause", self.pause, 3600)
         positive("patience", self.patience, 86400)
 
@@ -70,7 +79,8 @@ class Courier:
         authority = folder / self._settings.authority
         if not authority.is_file():
             raise DataError(f"there is no {authority}")
-        self._fleet = Fleet(self._settings.superlink, authority, _read_key(folder / self._settings.key))
+        key = _read_key(folder / self._settings.key)
+        self._fleet = Fleet(self._settings.superlink, authority, key, self._settings.largest)
         self._dropped = RareLog("dropped")
 
     def run(self) -> None:

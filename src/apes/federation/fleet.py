@@ -35,6 +35,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from apes.errors import ProtocolError
+from apes.federation.bounded import bound_answers
 from apes.federation.expiry import why_refused
 from apes.storage.json_logs import RareLog, log
 
@@ -42,8 +43,8 @@ ANNOUNCED_SECONDS = 15
 """How often a heartbeat is promised, at least 10; the SuperLink takes a node for gone after two of these."""
 _SECONDS_BETWEEN_HEARTBEATS = 8.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-# Of a message: how many objects, how many bytes in all, how long those that were announced may be on their way.
-_MOST_OBJECTS, _LARGEST_MESSAGE, _SECONDS_TO_COME = 10_000, 1 << 30, 60.0
+# Of a message: how many objects, how long those that were announced may be on their way.
+_MOST_OBJECTS, _SECONDS_TO_COME = 10_000, 60.0
 # What proxies and servers answer that are about to come back.
 _AWAY = (httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT)
 Q = TypeVar("Q")
@@ -65,10 +66,11 @@ class RunOver(ProtocolError):  # noqa: N818 - likewise
 class Fleet:
     """A connection to the SuperLink at ``address`` (host and port) whose certificate the authority signed.
 
-    While the SuperLink cannot be reached, every call waits and tries again, for as long as it takes.
+    While the SuperLink cannot be reached, every call waits and tries again, for as long as it takes. Of a message, and
+    of any one answer, ``largest`` bytes are taken at most.
     """
 
-    def __init__(self, address: str, authority: Path, key: EllipticCurvePrivateKey) -> None:
+    def __init__(self, address: str, authority: Path, key: EllipticCurvePrivateKey, largest: int) -> None:
         self._public, self._node, self._ended = public_key_to_bytes(key.public_key()), Node(), threading.Event()
         host, _, port = address.rpartition(":")
         self._place = host.strip("[]"), int(port)
@@ -82,7 +84,12 @@ class Fleet:
         )
         # A server is not to send us elsewhere: into the user's own network, say.
         self._client._client.follow_redirects = False
-        self._away, self._alive = RareLog("superlink-away"), threading.Thread(target=self._keep_alive, daemon=True)
+        # Nor to fill the memory here; and it is not to be asked to compress.
+        self._client._client.headers["accept-encoding"] = "identity"
+        self._largest = largest
+        bound_answers(self._client._client, largest)
+        self._away, self._lost = RareLog("superlink-away"), RareLog("heartbeat-lost")
+        self._alive = threading.Thread(target=self._keep_alive, daemon=True)
 
     def sign_on(self, known_as: int | None = None) -> int:
         """Become the node of this key, and keep on saying that we are there; return its number.
@@ -102,7 +109,7 @@ class Fleet:
         self._ended.set()
         try:
             self._client.DeactivateNode(DeactivateNodeRequest(node_id=self._node.node_id))
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, ProtocolError) as error:
             log("not-signed-off", kind=type(error).__name__)
 
     def receive(self) -> tuple[Message, Message] | None:
@@ -151,8 +158,8 @@ class Fleet:
         for name in names:
             contents[name] = self._content(PullObjectRequest(node=self._node, run_id=run, object_id=name), end)
             size += len(contents[name])
-            if size > _LARGEST_MESSAGE:
-                raise ProtocolError(f"a message must have at most {_LARGEST_MESSAGE} bytes")
+            if size > self._largest:
+                raise ProtocolError(f"a message must have at most {self._largest} bytes")
         return contents
 
     def _content(self, asked: PullObjectRequest, end: float) -> bytes:
@@ -176,9 +183,9 @@ class Fleet:
             asked = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=ANNOUNCED_SECONDS)
             try:
                 self._client.SendNodeHeartbeat(asked)
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, ProtocolError) as error:
                 # Whoever looks for messages meets the same trouble, and says more about it.
-                log("heartbeat-lost", kind=type(error).__name__)
+                self._lost.count(type(error).__name__)
 
     def _call(self, method: Callable[[Q], A], asked: Q) -> A:
         """Ask until there is an answer; refusals become errors of ours."""

@@ -23,7 +23,7 @@ from apes.federation.admission import check_size
 from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.card import Card
-from apes.federation.courier import COURIER, CourierSettings
+from apes.federation.courier import COURIER, CourierSettings, largest_question
 from apes.federation.device_accounts import DeviceAccounts
 from apes.federation.invitation import AUTHORITY, INVITATION, TERMS, Invitation, Received, authority_digest
 from apes.federation.keys import Authority, node_key, write_secret
@@ -205,7 +205,8 @@ def join(folder: Path, received: Received, arrays: dict[str, NDArray[Any]], cons
     private, public = node_key()
     write_secret(courier / "node.key", private)
     patience = patience_for(terms.dimensions, budgets.size)
-    write_settings(courier / COURIER, CourierSettings(invitation.superlink, patience=patience))
+    largest = largest_question(terms.dimensions)
+    write_settings(courier / COURIER, CourierSettings(invitation.superlink, patience=patience, largest=largest))
     write_device_scripts(folder, consent.accounts)
     card = Card.of(keys, budgets, public.decode(), invitation)
     write_settings(folder / CARD, card)

@@ -82,7 +82,7 @@ class Schema:
             fields["classes"] = tuple(fields["classes"])
             fields["budget_levels"] = tuple((name, budget) for name, budget in fields["budget_levels"])
             return cls(**fields)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(f"this is not the schema of a table: {error}") from None
 
 

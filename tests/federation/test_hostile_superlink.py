@@ -1,0 +1,94 @@
+"""A SuperLink that answers a user's courier with more than there is memory: a real courier, over real TLS."""
+
+import contextlib
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import zlib
+
+import pytest
+
+from apes.federation.courier import COURIER, CourierSettings, largest_question
+from apes.federation.keys import Authority, node_key, write_secret
+from apes.federation.trial.processes import environment
+from apes.storage.settings import write_settings
+
+pytestmark = pytest.mark.slow
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/protobuf\r\n"
+MEGABYTES = 400
+
+
+def chunked():
+    """An answer that does not say how long it is."""
+    yield HEAD + b"transfer-encoding: chunked\r\n\r\n"
+    for _ in range(MEGABYTES):
+        yield b"100000\r\n" + bytes(1 << 20) + b"\r\n"
+    yield b"0\r\n\r\n"
+
+
+def plain():
+    """One that does."""
+    yield HEAD + f"content-length: {MEGABYTES << 20}\r\n\r\n".encode()
+    for _ in range(MEGABYTES):
+        yield bytes(1 << 20)
+
+
+def compressed():
+    """One that is short on the way."""
+    packing = zlib.compressobj(1, wbits=31)
+    data = b"".join(packing.compress(bytes(1 << 20)) for _ in range(MEGABYTES)) + packing.flush()
+    yield HEAD + f"content-encoding: gzip\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data
+
+
+@contextlib.contextmanager
+def superlink(folder, answer):
+    """Its port; everybody gets this answer."""
+    authority = Authority()
+    (folder / "authority.pem").write_bytes(authority.certificate())
+    certificate, key = authority.issue("127.0.0.1")
+    write_secret(folder / "tls.pem", key + certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "tls.pem")
+
+    def serve(listening):
+        # Until it is closed.
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection, contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as one:
+                    one.recv(1 << 16)
+                    for piece in answer():
+                        one.sendall(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve, args=(listening,))
+        server.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            server.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"), [(chunked, "has more than"), (plain, "has more than"), (compressed, "compresses its answers")]
+)
+def test_a_superlink_does_not_fill_the_memory_of_a_users_machine(tmp_path, answer, words):
+    """It was taken whole, whatever its length, before anybody looked at it."""
+    write_secret(tmp_path / "node.key", node_key()[0])
+    with superlink(tmp_path, answer) as port:
+        settings = CourierSettings(f"127.0.0.1:{port}", largest=largest_question(7850))
+        write_settings(tmp_path / COURIER, settings)
+        command = ["apes", "courier", tmp_path / COURIER]
+        with (tmp_path / "said").open("wb") as said:
+            process = subprocess.Popen(command, env=environment(), stdout=said, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    lines = (tmp_path / "said").read_text().splitlines()
+    assert process.returncode == 2, lines
+    assert lines[-1].startswith("apes: the server")
+    assert words in lines[-1]
+    # In kilobytes; Python and Flower take some 100 MB.
+    assert used.ru_maxrss < 300_000
