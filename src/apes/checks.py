@@ -16,6 +16,8 @@ T = TypeVar("T")
 _HIDDEN_KINDS = ("Cc", "Cs", "Zl", "Zp")
 _TURNS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
+_OF_HOSTS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]")
+
 
 def positive(name: str, value: float, upper: float = math.inf) -> float:
     """Return ``value`` as a float if it lies in (0, upper] and is finite, else raise."""
@@ -81,6 +83,15 @@ def plain_text(name: str, value: str) -> str:
     if not is_text or any(unicodedata.category(sign) in _HIDDEN_KINDS or sign in _TURNS for sign in value):
         raise ParameterError(f"{name} must be a text without line breaks and control characters, got {value!r}")
     return value
+
+
+def address(name: str, value: str) -> tuple[str, int]:
+    """Return host and port if ``value`` is HOST:PORT and holds nothing else that an address on the network may."""
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535
+    if not is_port or not host or not set(host) <= _OF_HOSTS:
+        raise ParameterError(f"{name} must be HOST:PORT with a port in [1, 65535], got {value!r}")
+    return host, int(port)
 
 
 def positive_array(name: str, values: ArrayLike) -> NDArray[np.float64]:

@@ -247,6 +247,31 @@ def test_a_stranger_does_not_fill_the_superlinks_memory(trial):
     assert sent(trial, {"Content-Length": 300 << 20} | shown(member)) == 413
 
 
+def test_strangers_do_not_fill_the_superlinks_log(trial):
+    """Each of their requests was a line, with what they had asked for, and each that Flower refused was another."""
+    log = trial.processes.log("superlink")
+    before = len(log.read_text().splitlines())
+    trusted = ssl.create_default_context(cafile=str(trial.layout.invitation / "authority.pem"))
+    address = f"https://127.0.0.1:{trial.federation.superlink_port}"
+    form, stranger = {"content-type": "application/protobuf"}, shown(generate_private_key(SECP384R1()))
+    requests = {
+        "nowhere": ("/what-they-asked-for", {}, b"", 404),
+        "no form": ("/v1/fleet/pull-messages", {}, b"", 415),
+        "no message": ("/v1/fleet/pull-messages", form, b"\xff", 400),
+        "nobody": ("/v1/fleet/pull-messages", form, b"", 401),
+        "another": ("/v1/fleet/pull-messages", form | stranger, b"", 401),
+        "unknown": ("/v1/fleet/none", form, b"", 404),
+    }
+    with httpx.Client(verify=trusted, trust_env=False, base_url=address) as client:
+        for path, headers, body, status in requests.values():
+            for _ in range(50):
+                assert client.post(path, content=body, headers=headers).status_code == status
+    lines = log.read_text().splitlines()[before:]
+    assert "what-they-asked-for" not in "".join(lines)
+    # Couriers come and go meanwhile.
+    assert len(lines) < 60
+
+
 def test_a_courier_that_nobody_registered_is_told_in_one_line(trial, tmp_path):
     private, _ = node_key()
     write_secret(tmp_path / "node.key", private)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import BUDGETS, agreed, apes, joining, population
+from parties import ANALYZER, BUDGETS, agreed, apes, joining, population, public
 
 from apes import Examples, Schedule
 from apes.errors import ParameterError, ProtocolError
@@ -89,6 +89,23 @@ def test_whatever_of_it_is_changed_is_refused(invitation, tmp_path, field):
     other = {"run": "ab" * 16, "superlink": "elsewhere:1"}.get(field, stranger)
     file.write_text(json.dumps(plain | {field: other}))
     assert is_refused(invitation, tmp_path, "invitation.json is not signed by the organiser that it names")
+
+
+PLACES = ["nowhere", "host:", ":1", "host:0", "host:65536", "host:1\x1b[2J", "\x1b]0;t\x07:1", "a/b:1", "a@b:1", "h:²"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_superlink_that_is_no_place_on_the_network_is_refused(invitation, tmp_path, place):
+    """The organiser's own signature is on it: it would have been said on the terminal, and asked over the network."""
+    file = invitation / "invitation.json"
+    plain = json.loads(file.read_text()) | {"superlink": place}
+    content = json.dumps({name: plain[name] for name in FIELDS} | {"organiser_key": public(ANALYZER)}, sort_keys=True)
+    signature = ANALYZER.sign(b"apes invitation 1\n" + content.encode()).hex()
+    file.write_text(json.dumps(json.loads(content) | {"signature": signature}))
+    device, (code, output, errors) = joined(invitation, tmp_path)
+    assert (code, output, device.exists()) == (2, "", False)
+    assert "superlink must be HOST:PORT" in errors
+    assert "\x1b" not in errors
 
 
 @pytest.mark.parametrize("signature", ["", "00" * 64, "no hexadecimal digits"])

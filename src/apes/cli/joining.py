@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apes.checks import unused
+from apes.checks import address, unused
 from apes.cli import display, shared
 from apes.cli.options import PAPER, with_choices
 from apes.cli.table_options import with_table_choices
@@ -107,7 +107,7 @@ def invite_command(
         # Nobody's budgets are looked at before they join.
         choices["budgets"] = "constant:1"
     chosen = _chosen(choices, model)
-    servers = Servers(_address("shuffler", shuffler), _address("superlink", superlink), nodes, round_seconds)
+    servers = Servers(address("shuffler", shuffler), address("superlink", superlink), nodes, round_seconds)
     limits = Limits(smallest_budget, largest_budget, smallest_cohort, largest_card, colluding)
     task = task_of(chosen.plan, _public_subject(chosen, choices, data_dir), limits, model)
     with new_folder(folder) as part:
@@ -217,10 +217,3 @@ def _own_rows(
     with display.steps(f"reading {data.name}", "bytes") as progress:
         arrays, facts = read_own_table(data, schema, Whose(**whose), progress)
     return arrays, {"table": asdict(facts)}
-
-
-def _address(name: str, value: str) -> tuple[str, int]:
-    host, separator, port = value.rpartition(":")
-    if not separator or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise ParameterError(f"{name} must be HOST:PORT with a port in [1, 65535], got {value!r}")
-    return host, int(port)

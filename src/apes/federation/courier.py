@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
-from apes.checks import positive, whole
+from apes.checks import address, positive, whole
 from apes.errors import DataError, ProtocolError
 from apes.federation.fleet import ANNOUNCED_SECONDS, Fleet, NotRegistered, RunOver, StillThere
 from apes.storage.json_logs import RareLog, log
@@ -56,6 +56,7 @@ class CourierSettings:
     largest: int = 1 << 30  # most bytes of a message from the SuperLink, in [2^16, 2^40]
 
     def __post_init__(self) -> None:
+        address("superlink", self.superlink)
         whole("largest", self.largest, 1 << 16, 1 << 40)
         positive("pause", self.pause, 3600)
         positive("patience", self.patience, 86400)

@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from apes.checks import hex_names
+from apes.checks import address, hex_names
 from apes.errors import DataError
 from apes.federation.fingerprints import fingerprint
 from apes.federation.terms import FederationTerms
@@ -42,6 +42,7 @@ class Invitation:
 
     def __post_init__(self) -> None:
         hex_names("run", (self.run,), RUN_BYTES)
+        address("superlink", self.superlink)
         for name in ("terms", "authority", "shuffler_key", "receipts_key", "analyzer_key", "organiser_key"):
             hex_names(name, (getattr(self, name),), 32)
 

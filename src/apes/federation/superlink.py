@@ -5,6 +5,7 @@ code the SuperLink then ran. So its control and runtime interfaces are served on
 `tests/federation/test_flower_contract.py` says what of Flower's insides is relied on.
 """
 
+import logging
 import os
 import socket
 import sys
@@ -21,12 +22,13 @@ from starlette.types import ASGIApp
 
 from apes.checks import whole
 from apes.errors import DataError
-from apes.storage.json_logs import log
+from apes.storage.json_logs import Rarely, log
 from apes.storage.settings import read_settings
 
 SUPERLINK = "superlink.json"
 """Name of a SuperLink's settings."""
 LOCAL = "127.0.0.1"
+_LOGS = "flwr", "uvicorn.error"
 # Flower neither phones home nor installs anything, and looks for work every second.
 FLOWER = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -78,7 +80,10 @@ def _with_two_doors(settings: SuperLinkSettings) -> Callable[..., None]:
         from apes.federation.public_door import NodesOnly
 
         doors = [_door(settings.host, settings.port), _door(LOCAL, settings.control_port)]
-        config = uvicorn.Config(NodesOnly(app, settings.port), **choices)
+        # Strangers can cause as many lines as they like: requests are not logged, and errors rarely.
+        config = uvicorn.Config(NodesOnly(app, settings.port), **choices | {"access_log": False})
+        for name in _LOGS:
+            logging.getLogger(name).addFilter(Rarely())
         uvicorn.Server(config).run(sockets=doors)
 
     return run

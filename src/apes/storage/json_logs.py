@@ -41,6 +41,22 @@ def take_over_logging() -> None:
     sys.unraisablehook = lines.count_unraisable
 
 
+class Rarely(logging.Filter):
+    """Lets a warning or an error of another's log through when the count of those from its place is a power of two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: Counter[tuple[str, int]] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is written."""
+        if record.levelno < logging.WARNING:
+            return True
+        place = record.pathname, record.lineno
+        self._counts[place] += 1
+        return self._counts[place] & (self._counts[place] - 1) == 0
+
+
 class _Lines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
