@@ -37,8 +37,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(trylast=True)
+@pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Collect what a file's tests left behind: what was not closed is told of them, not of whoever runs later."""
+    """Collect what a file's tests left behind: what was not closed is told of them, not of whoever runs later.
+
+    Last, after the file's own fixtures have ended.
+    """
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
 

@@ -105,12 +105,14 @@ class Fleet:
         return int(self._node.node_id)
 
     def sign_off(self) -> None:
-        """Say that nobody is there any more; once, since nobody waits for it."""
+        """Say that nobody is there any more, once, since nobody waits for it; and hang up."""
         self._ended.set()
         try:
             self._client.DeactivateNode(DeactivateNodeRequest(node_id=self._node.node_id))
         except (httpx.HTTPError, ProtocolError) as error:
             log("not-signed-off", kind=type(error).__name__)
+        finally:
+            self._client.close()
 
     def receive(self) -> tuple[Message, Message] | None:
         """The next message, if there is one: first without its content, for a reply, then as it was sent."""
@@ -183,7 +185,8 @@ class Fleet:
             asked = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=ANNOUNCED_SECONDS)
             try:
                 self._client.SendNodeHeartbeat(asked)
-            except (httpx.HTTPError, ProtocolError) as error:
+            # RuntimeError: hung up meanwhile.
+            except (httpx.HTTPError, ProtocolError, RuntimeError) as error:
                 # Whoever looks for messages meets the same trouble, and says more about it.
                 self._lost.count(type(error).__name__)
 
