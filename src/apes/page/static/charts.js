@@ -35,7 +35,8 @@ function along(value, width) {
 
 // The band between what is forced and what is certified; tiny for rows of a table.
 export function band({ epsilon, lower, proved = true }, { tiny = false } = {}) {
-  const width = tiny ? 160 : 560, bar = tiny ? 10 : 16, top = tiny ? 3 : 4;
+  // On a phone letters would become too small to read.
+  const isNarrow = innerWidth < 600, width = tiny ? 160 : isNarrow ? 290 : 560, bar = tiny ? 10 : 16, top = tiny ? 3 : 4;
   const words = !proved ? `about ${figure(epsilon)}, not proved yet` : epsilon === null ? "nothing is certified" : `certified ${figure(epsilon)}`;
   const forced = lower ? `, cannot be below ${figure(lower)}` : "";
   const svg = drawing(width, tiny ? 16 : 42, tiny ? null : `Epsilon: ${words}${forced}`);
@@ -44,7 +45,7 @@ export function band({ epsilon, lower, proved = true }, { tiny = false } = {}) {
     const right = along(most, width);
     svg.append(element("rect", { x: left, y: top, width: right - left, height: bar, class: `zone-${name}` }));
     if (!tiny) {
-      const said = name === "nobody" ? "protects nobody" : name;
+      const said = name !== "nobody" ? name : isNarrow ? "nobody" : "protects nobody";
       svg.append(element("text", { x: (left + right) / 2, y: 38, "text-anchor": "middle" }, said));
       if (most < Infinity) svg.append(element("text", { x: right, y: 38, "text-anchor": "middle" }, String(most)));
     }

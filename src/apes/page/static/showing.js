@@ -94,7 +94,7 @@ export class Answer {
 
   show_lower(part) {
     const lower = part.lower ?? 0;
-    byId("lower").textContent = lower > 0 ? `certified; cannot be below ${figure(lower)}` : "certified";
+    byId("lower").textContent = lower > 0 ? `certified, cannot be below ${figure(lower)}` : "certified";
     byId("band").replaceChildren(band({ epsilon: this.total.epsilon, lower }));
     this.total.lower = lower;
   }
