@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -58,11 +59,16 @@ def main() -> None:
             raise DataError("the server says nothing")
         browser = _browser(Path(folder))
         try:
-            found = _measure(browser, json.loads(server.stdout.readline())["url"], runs)
+            found = []
+            for entry in _measured(browser, json.loads(server.stdout.readline())["url"], runs):
+                found.append(entry)
+                if "--json" not in sys.argv:
+                    print("\n".join(_told(entry)), flush=True)
         finally:
             browser.quit()
             server.terminate()
-    print(json.dumps(found) if "--json" in sys.argv else "\n".join(_told(found)))
+    if "--json" in sys.argv:
+        print(json.dumps(found))
 
 
 def _browser(folder: Path) -> webdriver.Chrome:
@@ -75,9 +81,8 @@ def _browser(folder: Path) -> webdriver.Chrome:
     return browser
 
 
-def _measure(browser: webdriver.Chrome, url: str, runs: int) -> list[dict[str, Any]]:
+def _measured(browser: webdriver.Chrome, url: str, runs: int) -> Iterator[dict[str, Any]]:
     """Seconds by way of reporting, people and slider."""
-    found = []
     for way in _WAYS:
         for users in (25_000, 1_000_000):
             for slider in _SLIDERS:
@@ -87,8 +92,7 @@ def _measure(browser: webdriver.Chrome, url: str, runs: int) -> list[dict[str, A
                 # Down from a million, so that there is somewhere to go; what is measured is never kept from before.
                 step = -1 if slider == "users" else 1
                 times = _drags(browser, slider, step, runs if way != "one-bit" or slider == "rounds" else min(runs, 5))
-                found.append({"way": way, "users": users, "slider": slider, **times})
-    return found
+                yield {"way": way, "users": users, "slider": slider, **times}
 
 
 def _drags(browser: webdriver.Chrome, slider: str, step: int, runs: int) -> dict[str, list[float]]:
@@ -103,14 +107,12 @@ def _drags(browser: webdriver.Chrome, slider: str, step: int, runs: int) -> dict
     return {"estimate": about, "certified": certified, "empty_request": nothing}
 
 
-def _told(found: list[dict[str, Any]]) -> list[str]:
-    lines = []
-    for entry in found:
-        nothing = statistics.median(entry["empty_request"])
-        lines.append(f"{entry['way']}, {entry['users']:,} people, {entry['slider']} dragged")
-        for name in ("estimate", "certified"):
-            ratio = statistics.median(entry[name]) / nothing
-            lines.append(f"  {name:9}  {Times(tuple(entry[name]))}; {ratio:.1f} times an empty request")
+def _told(entry: dict[str, Any]) -> list[str]:
+    nothing = statistics.median(entry["empty_request"])
+    lines = [f"{entry['way']}, {entry['users']:,} people, {entry['slider']} dragged"]
+    for name in ("estimate", "certified"):
+        ratio = statistics.median(entry[name]) / nothing
+        lines.append(f"  {name:9}  {Times(tuple(entry[name]))}; {ratio:.1f} times an empty request")
     return lines
 
 

@@ -46,7 +46,8 @@ export function band({ epsilon, lower, proved = true }, { tiny = false } = {}) {
     svg.append(element("rect", { x: left, y: top, width: right - left, height: bar, class: `zone-${name}` }));
     if (!tiny) {
       const said = name !== "nobody" ? name : isNarrow ? "nobody" : "protects nobody";
-      svg.append(element("text", { x: (left + right) / 2, y: 38, "text-anchor": "middle" }, said));
+      const isRoom = !isNarrow || right - left > 60;
+      if (isRoom) svg.append(element("text", { x: (left + right) / 2, y: 38, "text-anchor": "middle" }, said));
       if (most < Infinity) svg.append(element("text", { x: right, y: 38, "text-anchor": "middle" }, String(most)));
     }
     left = right;
