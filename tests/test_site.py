@@ -75,6 +75,12 @@ def test_commands_are_described_by_what_they_say_themselves(extensions):
     assert all(text.startswith(f"## `{name}`") and "--help" in text for name, text in found.items())
 
 
+def test_arrays_are_named_by_their_numbers(extensions):
+    long = "(x: ~numpy.ndarray[tuple[~typing.Any, ...], ~numpy.dtype[~numpy.float64]], *, y: int = 3)"
+    assert extensions("docstrings").readable(long) == "(x: NDArray[float64], *, y: int = 3)"
+    assert extensions("docstrings").readable(None) is None
+
+
 def build(folder, page):
     (folder / "conf.py").write_text(MINIMAL.format(extensions=str(DOCS / "extensions")))
     (folder / "index.md").write_text(page)
