@@ -1,4 +1,4 @@
-"""A published bound of one's own, beside ours: in `apes account` and its picture.
+"""A published bound of one's own, beside ours: in `apes account` and the paper's figures.
 
 python examples/own_bound.py account --users 1000 --budgets uniform1 --dimensions 100 --rounds 5 --plot account.png
 """

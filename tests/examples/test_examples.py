@@ -59,6 +59,12 @@ def test_own_bound_is_in_table_and_picture(tmp_path):
     assert (tmp_path / "account.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_own_bound_is_in_the_papers_figures(tmp_path):
+    text = printed("own_bound.py", tmp_path, *"reproduce fig5 --quick --out results".split())
+    assert "smaller_of_two</th>" in (tmp_path / "results" / "report.html").read_text(encoding="utf-8"), text
+    assert (tmp_path / "results" / "fig5.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_own_mechanism_is_not_called_certified(tmp_path):
     text = printed("own_mechanism.py", tmp_path)
     assert figure(r"([\d.]+)% right", text) > 60

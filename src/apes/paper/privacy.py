@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from apes.accounting.published import PUBLISHED
+from apes.accounting.published.titles import TITLES
 from apes.accounting.published.user_level import DeltaConvention, advanced_composition, user_apes, user_s_apes
 from apes.paper.experiment import Results
 from apes.paper.parts import Part
@@ -11,8 +13,10 @@ from apes.terms.sparsification import Sparsification
 
 
 def bounds_part(users: int, law: str) -> Part:
-    """Every bound of one coordinate."""
-    return Part("bounds", {"budgets": law, "users": users, "seed": 1, "delta_s": DELTA_S})
+    """Every bound of one coordinate; with those of strangers it is another part."""
+    own = sorted(PUBLISHED.keys() - TITLES.keys())
+    arguments = {"budgets": law, "users": users, "seed": 1, "delta_s": DELTA_S}
+    return Part("bounds", arguments | ({"own": own} if own else {}))
 
 
 def user_part(
