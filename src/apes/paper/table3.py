@@ -48,8 +48,8 @@ def _privacy(figures: Figures) -> Table:
     ]
     note = (
         "e_c at delta_s = 1e-8 as published; e_uc is one round at delta 3.6e-5. Certified only where a theorem covers "
-        "it: '-' means that nothing central is proved, and what is printed is not a guarantee. All together, "
-        f"{counted(certified['rounds'], 'round')}, are certified at {certified['total']:.2f}; the paper prints nothing."
+        "it: '-' means that nothing central is proved, and what is printed is not a guarantee. All rounds together "
+        f"({certified['rounds']}) are certified at {certified['total']:.2f}; the paper prints nothing."
         f"{of_users(figures['epsilon_uc'], figures['size']['users'])}"
     )
     return Table("Privacy", headings, rows, note)
