@@ -25,8 +25,10 @@ from apes.messages import CountedBatch
 from apes.models.logistic import LogisticRegression
 from apes.partitions.partitions import Partitions
 from apes.terms.terms import Terms
+from apes.training import peak_memory
 from apes.training.round import run_round
 from apes.training.workers import Workers
+from benchmarks.timing import peak_mb
 
 _CLASSES, _ROWS_EACH = 10, 2
 _TERMS = Terms(clip=0.1, norm=1.0)
@@ -40,12 +42,6 @@ class Size:
     users: int
     files: int
     columns: int
-
-
-def peak_mb() -> float:
-    """Largest resident memory of this process so far, in MB; getrusage would count what its parent had."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 def write_files(folder: Path, size: Size) -> None:
@@ -118,7 +114,7 @@ def measure(folder: Path, size: Size, given: argparse.Namespace) -> dict[str, An
         with cluster(given.workers) as client:
             console.print(f"rounds on {given.workers} processes ...")
             found["cluster"], other = rounds_of(people, Workers(executor=client), given.rounds)
-            peaks = list(client.run(peak_mb).values())
+            peaks = list(client.run(peak_memory.peak_mb).values())
         found["cluster"] |= {
             "workers": given.workers,
             "peak_memory_mb_per_worker": peaks,

@@ -1,11 +1,13 @@
 """Times that can be trusted: the median of several runs, with the shortest and the longest beside it."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from apes.training import peak_memory
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,6 @@ def in_turns(works: dict[str, Callable[[], Any]], runs: int) -> dict[str, Times]
 
 
 def peak_mb() -> float:
-    """Largest resident memory of this process so far, in MB; getrusage would count what its parent had."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+    """Largest resident memory of this process so far, in MB; NaN where the system does not say."""
+    found = peak_memory.peak_mb()
+    return math.nan if found is None else found

@@ -10,7 +10,6 @@ of this process and its threads; Flower's workers are others.
 
 import argparse
 import json
-import resource
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ import apes
 from apes.mathematics.randomness import SimulationSource
 from apes.training.round import run_round
 from benchmarks.flower_round import PER_USER, data_of, gradient, people_of, seconds_in_flower
+from benchmarks.timing import peak_mb
 from benchmarks.torch_models import cnn
 
 _FEW, _REPEATS = 100, 3
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = {"apes, a whole round": of_our_round(options.users, options.threads, options.repeats)}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_mb()
     rows["a loop over users, gradients alone"] = of_a_loop()
     in_flower = seconds_in_flower(_FEW)
     if in_flower is not None:

@@ -42,12 +42,13 @@ ROOMS = {
     # Sees budgets and terms, trains nothing, and is told no data.
     "advice": ZONES | {"terms", "storage"},
     "training": TRAINING,
+    "report": TRAINING,
     "audit": TRAINING,
     "paper": TRAINING,
-    "federation": TRAINING | {"wire", "shuffler.service"},
+    "federation": TRAINING | {"wire", "shuffler.service", "report"},
     # What somebody asks on a page: budgets and sizes, no data.
     "page": FOUNDATION | {"budgets", "accounting", "terms", "advice"},
-    "cli": TRAINING | {"wire", "shuffler.service", "audit", "paper", "federation", "advice", "page"},
+    "cli": TRAINING | {"wire", "shuffler.service", "audit", "paper", "federation", "advice", "page", "report"},
     "__main__": {"cli"},
     # The package itself: what it offers to others.
     "": TRAINING,

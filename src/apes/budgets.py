@@ -179,7 +179,7 @@ def read_column(name: str, place: str, users: int | None) -> F64:
         place: ``PATH`` of a CSV file (its first column) or ``PATH:COLUMN``.
         users: How many there must be; None for as many as there are, at least one.
     """
-    file, _, column = (place, "", None) if ":" not in place or os.path.exists(place) else place.rpartition(":")
+    file, column = _file_and_column(place)
     path = Path(file)
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
@@ -197,6 +197,27 @@ def read_column(name: str, place: str, users: int | None) -> F64:
         return positive_array(name, [float(text) for text in texts])
     except ValueError as error:
         raise ParameterError(f"in {path}: {error}") from None
+
+
+def absolute_place(spec: str) -> str:
+    """A specification that names a file, with the file's whole path: good from any folder; else itself.
+
+    >>> absolute_place("uniform2")
+    'uniform2'
+    """
+    kind, _, place = spec.partition(":")
+    if kind != "file" or not place:
+        return spec
+    file, column = _file_and_column(place)
+    return f"file:{Path(file).resolve()}" + ("" if column is None else f":{column}")
+
+
+def _file_and_column(place: str) -> tuple[str, str | None]:
+    """``PATH`` or ``PATH:COLUMN``; a file of that very name comes first."""
+    if ":" not in place or os.path.exists(place):
+        return place, None
+    file, _, column = place.rpartition(":")
+    return file, column
 
 
 def _column(path: Path, rows: list[list[str]], column: str | None) -> list[str]:

@@ -323,7 +323,7 @@ def test_bad_choices_are_one_line_and_nothing_is_written(more, words, here):
                 "--budgets",
                 "file:b",
             ],
-            "budgets of a table must be in a column of it, or by a law, got 'file:b'",
+            "budgets of a table must be in a column of it, or by a law, got 'file:",
         ),
         (["train", "--user-column", "who"], "user_column must be left out: data names no table"),
         (["train", "--bounds", "0:1"], "bounds must be left out: data names no table"),

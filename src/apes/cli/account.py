@@ -10,17 +10,11 @@ import typer
 from apes.accounting.words import counted, meaning
 from apes.checks import unused
 from apes.cli import answers, display, shared
+from apes.cli.certifying import Invitation, certified_again
 from apes.errors import ParameterError
 
 if TYPE_CHECKING:
     from apes.accounting.account import Account
-    from apes.accounting.guarantee import Guarantee
-    from apes.training.run_folder import RunFolder
-
-
-Invitation = Annotated[
-    Path | None, typer.Option(help="Folder with the invitation that a federation's run answers to: needed there.")
-]
 
 
 # parameters: one per option, as typer wants it.
@@ -88,7 +82,7 @@ def _account_of_run(path: Path, invitation: Path | None, plot: Path | None, as_j
 
     with display.working() as show:
         show("certifying the run again")
-        by_round, guarantee, signed = _certified_again(RunFolder.open(path), invitation)
+        by_round, guarantee, signed = certified_again(RunFolder.open(path), invitation)
         show("personal guarantees")
         is_certified = guarantee.why_not_certified is None
         groups = by_group(guarantee, guarantee.budgets) if is_certified else ()
@@ -96,7 +90,7 @@ def _account_of_run(path: Path, invitation: Path | None, plot: Path | None, as_j
     if groups:
         certified["by_budget"] = [asdict(group) for group in groups]
     if plot is not None:
-        from apes.cli.plots import draw_run_account
+        from apes.cli.run_plots import draw_run_account
 
         if not groups:
             raise ParameterError(f"plot must be left out: {guarantee}; got {str(plot)!r}")
@@ -111,24 +105,6 @@ def _show_run(text: str, certified: dict[str, Any]) -> None:
     typer.echo(text)
     if "by_budget" in certified:
         display.groups(certified["by_budget"])
-
-
-def _certified_again(folder: "RunFolder", invitation: Path | None) -> "tuple[list[float], Guarantee, dict[str, str]]":
-    """What a run has spent, its guarantee, and by whose word: of a federation, the invitation's fingerprint."""
-    if "receipts_key" not in folder.config["choices"]:
-        unused({"invitation": invitation}, "this is no federation's run")
-        return *folder.recertify(), {}
-    if invitation is None:
-        raise ParameterError(
-            "invitation must be given: a federation's run is certified by the terms and the receipts' key that were "
-            "signed there, not by what its folder says"
-        )
-    from apes.federation.invitation import read_invitation
-    from apes.federation.receipts import Charging, certify_by_receipts
-
-    signed, terms, _ = read_invitation(invitation)
-    charging = Charging.under(terms, signed.run, signed.receipts_key)
-    return *certify_by_receipts(folder, terms, charging), {"fingerprint": signed.fingerprint}
 
 
 def _as_dict(result: "Account") -> dict[str, Any]:

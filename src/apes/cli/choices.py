@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from apes.budgets import absolute_place
 from apes.checks import one_of, shown, unused
 from apes.cli.options import CHOICES, PAPER, PRIVATE
 from apes.cli.shared import parse_levels
@@ -19,6 +20,8 @@ from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
 from apes.training.plan_file import PlanFile
 
+# What may be a file's column.
+_PLACES = ("budgets", "target_epsilon")
 _WORDS = {int: "a whole number", float: "a number", str: "a text"}
 # Nobody's budget is made up silently: a law comes from whoever trains, not from a plan for others.
 _OF_TABLES = {field.name for kind in (OwnTable, Plan) for field in fields(kind)} - {"budgets"}
@@ -88,6 +91,7 @@ def make_choices(
         # A resumed run may be in another folder.
         choices["data"] = str(Path(choices["data"]).resolve())
         choices |= {"bounds": absolute(choices["bounds"])} if "bounds" in choices else {}
+    choices |= {name: absolute_place(choices[name]) for name in _PLACES if isinstance(choices.get(name), str)}
     if earlier is None:
         return Choices.of(choices)
     for name, value in choices.items():

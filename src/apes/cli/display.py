@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.progress import TimeElapsedColumn as Elapsed
 from rich.progress import TimeRemainingColumn as Remaining
 from rich.table import Table
@@ -17,7 +17,6 @@ from apes.data import Dataset, load
 
 if TYPE_CHECKING:
     from apes.terms.simulation import Simulation
-    from apes.training.run import RoundMetrics
 
 
 class _Answers(Console):
@@ -30,7 +29,6 @@ class _Answers(Console):
 
 console, answers = Console(stderr=True), _Answers()
 """Progress and notes; and what was asked for, on stdout, in colours for a terminal only."""
-_COLUMNS_SHOWN = 6
 
 
 def _bar(*columns: str | ProgressColumn, transient: bool = False) -> Progress:
@@ -84,26 +82,6 @@ def _tenths(what: str) -> Callable[[float, float, str], None]:
 
 
 @contextmanager
-def training_rounds(
-    what: str, rounds: int, done: int, who: Callable[[], str] = lambda: ""
-) -> "Iterator[Callable[[RoundMetrics], None]]":
-    """Show rounds, accuracy, loss and time left while a model trains, and who does the work now."""
-    times = Elapsed(), "left", Remaining()
-    with _bar(MofNCompleteColumn(), "{task.fields[state]}", *times) as progress:
-        first = "compiling the inner loops if this is the first run ..."
-        task = progress.add_task(what + who(), total=rounds, completed=done, state=first)
-
-        def show(last: "RoundMetrics") -> None:
-            state = "" if last.accuracy is None else f"accuracy {100 * last.accuracy:.2f} %  "
-            state += "" if last.loss is None else f"loss {last.loss:.3f}"
-            if last.epsilon is not None:
-                state += f"  epsilon {last.epsilon:.3g}"
-            progress.update(task, description=what + who(), completed=last.round, state=state)
-
-        yield show
-
-
-@contextmanager
 def working() -> Iterator[Callable[[str], None]]:
     """Show which step is being worked on."""
     with console.status("accounting ...") as status:
@@ -143,60 +121,3 @@ def level_choice(answer: dict[str, Any]) -> None:
         is_best = offer["levels"] == answer["answer"]
         table.add_row(str(offer["levels"]), str(offer["bits"]), *cells, style="bold" if is_best else None)
     console.print(table)
-
-
-def summary(result: dict[str, Any]) -> None:
-    """Print what a training run came to."""
-    from apes.training.crews.crew import Facts
-
-    table = Table(show_header=False, box=None, title="[bold]Result", title_justify="left")
-    proved, budgets = result["certified"], result["local_epsilon"]
-    central, local = f"nothing certified: {proved['why']}", "none: updates are averaged as they are"
-    if proved["epsilon"] is not None:
-        central = f"[bold]epsilon {proved['epsilon']:.4g}[/] at delta {proved['delta']:.3g} for a user, certified"
-        central += f": {proved['meaning']}"
-    if result["framework"] != "non-private":
-        (low, high), (user_low, user_high) = budgets["coordinate"], budgets["user"]
-        of_user = f"({user_low:,.4g} to {user_high:,.4g} per user and round)"
-        local = f"epsilon {low:.3g} to {high:.3g} per coordinate and round, by each user's budget {of_user}"
-        if "user_at_delta" in budgets:
-            low, high = budgets["user_at_delta"]
-            local += f"; by the norm {low:.3g} to {high:.3g} per user and round at delta {proved['delta']:.3g}"
-    rows = {
-        **_judged(result),
-        "trained": f"{result['framework']} on {escape(result['data'])}: {result['users']:,} users, "
-        f"{result['dimensions']:,} coordinates, {result['rounds']} rounds",
-        "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s per round, "
-        f"{result['peak_memory_mb']:.0f} MB at the peak; {Facts(**result['workers']).told}",
-        "central privacy": central,
-        "local privacy": local,
-        "written to": result["out"],
-    }
-    for name, value in rows.items():
-        if value is not None:
-            table.add_row(name, value)
-    answers.print(table)
-    if proved["epsilon"] is not None:
-        groups(proved["by_budget"])
-
-
-def _judged(result: dict[str, Any]) -> dict[str, str]:
-    """How good the model is on the test part, if there is one; and what was read of an own table."""
-    table = result.get("table")
-    if result["loss"] is None:
-        said = {"test part": "none"}
-    elif result["accuracy"] is not None:
-        said = {"test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})"}
-    else:
-        error = "" if table is None else f"[bold]{table['root_mean_square_error']:.4g}[/] in the label's unit "
-        said = {"test error": f"root mean square {error}(loss {result['loss']:.4f})"}
-    if table is not None:
-        most = sorted((table["clipped"] or {}).items(), key=lambda item: -item[1])
-        clipped = ", ".join(f"{escape(name)} {100 * share:.3g} %" for name, share in most[:_COLUMNS_SHOWN])
-        nothing = "not looked at" if table["clipped"] is None else "none"
-        more = f" and {len(most) - _COLUMNS_SHOWN} columns more" if len(most) > _COLUMNS_SHOWN else ""
-        said["table"] = (
-            f"{table['rows']:,} rows of {table['users']:,} people who train and {table['test_users']:,} who judge, "
-            f"{table['left_out']:,} left out; outside the bounds: {clipped or nothing}{more}"
-        )
-    return said

@@ -97,7 +97,9 @@ def _train(trial: "Trial") -> None:
         trial.start(trial.nodes)
         tell("starting the analyzer")
         run = trial.submit()
-    with display.training_rounds("federation", trial.federation.rounds, len(trial.metrics())) as show:
+    from apes.cli.watching import training_rounds
+
+    with training_rounds("federation", trial.federation.rounds, len(trial.metrics())) as show:
         trial.watch(run, show)
 
 

@@ -14,6 +14,8 @@ COMMANDS: tuple[Row, ...] = (
      "Train a model: users, shuffler and analyzer simulated in one process."),
     ("predict", "predict:predict_command",
      "Predict: a class or number for every row of a table; what was released is used, and no privacy spent."),
+    ("show", "show:show_command",
+     "Show what a run is, what is guaranteed about it, how good its model is, and what can be done next."),
     ("tune", "tune:tune_command",
      "Find the plan that trains best at a target, on public data; `apes train --plan FILE` takes it."),
     ("account", "account:account_command",

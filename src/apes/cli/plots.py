@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 from apes.accounting.account import Account, BudgetGroup
-from apes.accounting.guarantee import Guarantee
 from apes.accounting.planner import Answer, CostCurve, Goal
 from apes.accounting.published.titles import title_of
 from apes.audit.attack import Attack, lower_bounds
@@ -17,29 +16,11 @@ from apes.mathematics.arrays import F64
 from apes.paper.convergence.trial import ConvergenceTrial, TrialResult
 from apes.storage.pictures import BLUE, BROWN, DARK, GREY, SAND, log_ticks, panels, save, shortened
 from apes.terms.level_choice import LevelChoice
-from apes.training.run import RoundMetrics
 
 _SOLVED_FOR = {"cap": "cap on local budgets", "users": "users", "rounds": "rounds"}
 _TINY = 1e-12
 # Events seen less often than this tell more about chance than about the mechanism.
 _OFTEN = 20
-
-
-def draw_accuracy(metrics: tuple[RoundMetrics, ...], title: str, path: Path) -> None:
-    """Draw test accuracy, where there is one, and loss over the rounds."""
-    figure, (axes,) = panels(7, 4)
-    rounds, last = [entry.round for entry in metrics], metrics[-1]
-    losses = axes
-    if last.accuracy is not None:
-        axes.plot(rounds, [100 * (entry.accuracy or 0.0) for entry in metrics], color=BLUE)
-        axes.set_ylabel("test accuracy (%)", color=BLUE)
-        losses = axes.twinx()
-    axes.set_xlabel("round")
-    losses.plot(rounds, [entry.loss or 0.0 for entry in metrics], color=BROWN, linestyle="--")
-    losses.set_ylabel("test loss (nats)" if last.accuracy is not None else "test loss (squared)", color=BROWN)
-    reached = f"loss {last.loss:.4f}" if last.accuracy is None else f"{100 * last.accuracy:.2f} %"
-    axes.set_title(f"{title}: {reached} after {last.round} rounds")
-    save(figure, path)
 
 
 def draw_convergence(trial: ConvergenceTrial, result: TrialResult, path: Path) -> None:
@@ -78,18 +59,6 @@ def draw_account(result: Account, path: Path) -> None:
     bars.margins(x=0.15)
     bars.set_xlabel("epsilon per coordinate, one round")
     bars.set_title("per coordinate: blue is proved, sand only published", fontsize=11)
-    save(figure, path)
-
-
-def draw_run_account(groups: Sequence[BudgetGroup], by_round: list[float], guarantee: Guarantee, path: Path) -> None:
-    """Draw a run's personal guarantees, and what was spent after every round beside what is guaranteed."""
-    figure, (personal, spent) = panels(10, 4, 2)
-    _draw_personal(personal, groups, guarantee.delta)
-    spent.plot(range(1, len(by_round) + 1), by_round, marker="o", markersize=3, color=BLUE, label="spent")
-    spent.axhline(guarantee.epsilon, color=BROWN, linestyle="--", label=f"guaranteed: {guarantee.epsilon:.4g}")
-    spent.set(xlabel="round", ylabel=f"epsilon of anybody (delta {guarantee.delta:.3g})")
-    spent.set_ylim(bottom=0)
-    spent.legend()
     save(figure, path)
 
 

@@ -1,31 +1,27 @@
-"""The command train: users, shuffler and analyzer simulated in one process."""
+"""Training by the options of `apes train`: users, shuffler and analyzer simulated in one process."""
 
-import resource
+import shlex
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from apes.accounting.account import by_group, local_figures
-from apes.cli import display, shared
-from apes.cli.choices import Choices, make_choices
-from apes.cli.subjects import budgets_said, named_groups, of_table, subjects
-from apes.errors import ParameterError
-from apes.features.feature_map import FeatureMap
-from apes.models.model import Model
-from apes.partitions.partitions import Partitions
-from apes.people.people import People
-from apes.storage.version import __version__
-from apes.terms.fitting import fitted
-from apes.terms.own_table import OwnTable
-from apes.terms.plan import Plan
-from apes.terms.simulation import Simulation
-from apes.training.basis import basis_of
-from apes.training.cohort import cohort_names
+import typer
+
+from apes.checks import one_of
+from apes.cli import display, run_words, shared
+from apes.cli.choices import make_choices
+from apes.cli.training_result import finish, summary_of
+from apes.cli.training_task import Task, new_folder, task_of
+from apes.cli.watching import training_rounds
+from apes.errors import DataError, ParameterError
+from apes.report.event_files import LOGS, EventFiles, check_installed
 from apes.training.crews.crew import Crew
 from apes.training.memory import check_memory
 from apes.training.run import Progress
-from apes.training.run_files import ACCOUNT, ACCURACY, check_new
+from apes.training.run_files import EVENTS, check_new
 from apes.training.run_folder import RunFolder
 from apes.training.train import TrainingResult, train
 from apes.training.workers import Workers
@@ -43,135 +39,99 @@ def run_training(
     workers: int | None,
     cluster: str | None,
     cache_mb: int | None,
+    log: str | None,
     as_json: bool,
 ) -> None:
     """Train as the options of `apes train` say (`apes.cli.train_options`)."""
-    if resume is not None and out is not None:
-        raise ParameterError(f"out must be left out: --resume goes on in its own folder; got {str(out)!r}")
-    earlier = None if resume is None else RunFolder.open(resume)
+    _check_places(out, resume, log)
+    earlier = None if resume is None else _opened(resume)
+    rounds = None if earlier is None else _more_rounds(choices, earlier)
     before = None if earlier is None else earlier.config["choices"]
     chosen = make_choices(choices, before, preset, plan_file, tables=True)
     who = Workers(threads=threads, processes=workers, cluster=cluster)
-    if out is not None:
-        check_new(out)
     # Everything that can be refused is refused before a folder is made: workers who are not there, too.
-    task = _task(chosen, data_dir, cache_mb)
+    data_dir = data_dir_of(data_dir, earlier)
+    task = task_of(chosen, data_dir, cache_mb)
     check_memory(task.model.dimensions, task.plan.terms, task.people.budgets.size, who)
     with who.open() as crew:
-        folder = earlier if out is None else _new_folder(out, chosen, task)
+        folder = earlier if out is None else new_folder(out, chosen, task, data_dir)
         began = time.perf_counter()
-        result = _train(task, folder, crew)
-        summary = _summary(chosen.people, task, result, time.perf_counter() - began) | of_table(task.people, result)
+        with _going_on_later(folder, rounds):
+            result = _train(task, folder, crew, rounds, log)
+        summary = summary_of(chosen, task, result, time.perf_counter() - began)
         summary |= {"workers": asdict(crew.facts), "out": None if folder is None else str(folder.path)}
     if folder is not None:
-        _finish(folder, result, summary)
-    shared.tell(summary, as_json, lambda: display.summary(summary))
+        finish(folder, chosen, task, result, summary)
+    shared.tell(summary, as_json, lambda: run_words.summary(summary))
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """Who trains what, under which plan, with everything settled."""
+def _check_places(out: Path | None, resume: Path | None, log: str | None) -> None:
+    """Refuse places that cannot be."""
+    if resume is not None and out is not None:
+        raise ParameterError(f"out must be left out: --resume goes on in its own folder; got {str(out)!r}")
+    if log is not None:
+        one_of("log", log, LOGS)
+        if resume is None and out is None:
+            raise ParameterError(f"log must be left out: event files lie in the folder of a run (--out); got {log!r}")
+        check_installed()
+    if out is not None:
+        check_new(out)
 
-    people: People | Partitions
-    model: Model
-    features: FeatureMap | None
-    plan: Plan
-    source: str  # where the data is from
+
+def _opened(resume: Path) -> RunFolder:
+    """The folder of a run that this command can go on with."""
+    folder = RunFolder.open(resume)
+    if "receipts_key" in folder.config["choices"]:
+        raise DataError(f"{resume} is a federation's run: whoever started it goes on with it (`apes federation up`)")
+    return folder
 
 
-def _train(task: _Task, folder: RunFolder | None, crew: Crew) -> TrainingResult:
+def _more_rounds(choices: dict[str, Any], earlier: RunFolder) -> int | None:
+    """Rounds in all that are asked for, where the run was not begun with as many; taken out of the choices."""
+    asked = choices.get("rounds")
+    if asked is None or asked == earlier.config["choices"].get("rounds"):
+        return None
+    return int(choices.pop("rounds"))
+
+
+def data_dir_of(given: Path | None, earlier: RunFolder | None) -> Path | None:
+    """Where a named set's files are: as was said, or as the run was begun with."""
+    stored = None if earlier is None else earlier.config["data_dir"]
+    return Path(stored) if given is None and stored is not None else given
+
+
+def _train(task: Task, folder: RunFolder | None, crew: Crew, rounds: int | None, log: str | None) -> TrainingResult:
     """Train, from where the folder's run is, and let a person watch."""
     reached = None if folder is None else folder.load()
-    what, done = (task.plan.framework, task.plan.terms.rounds), reached.rounds if reached else 0
-    with display.training_rounds(*what, done, lambda: f" on {crew.facts}") as show:
+    done, planned = reached.rounds if reached else 0, task.plan.terms.rounds
+    with ExitStack() as ends:
+        show = ends.enter_context(
+            training_rounds(task.plan.framework, max(planned, rounds or 0), done, lambda: f" on {crew.facts}")
+        )
+        events = None
+        if log is not None and folder is not None:
+            events = ends.enter_context(EventFiles(folder.path / EVENTS, () if reached is None else reached.metrics))
 
         def after_round(progress: Progress) -> None:
             if folder is not None:
                 folder.save(progress)
+            if events is not None:
+                events.add(progress.metrics[-1])
             show(progress.metrics[-1])
 
-        how: dict[str, Any] = {"workers": crew, "resume": reached, "after_round": after_round}
+        how: dict[str, Any] = {"workers": crew, "resume": reached, "rounds": rounds, "after_round": after_round}
         return train(task.model, task.people, task.plan, features=task.features, **how)
 
 
-def _task(chosen: Choices, data_dir: Path | None, cache_mb: int | None) -> _Task:
-    people, model, source = subjects(chosen.people, data_dir, cache_mb)
-    features = chosen.people.feature_map() if isinstance(chosen.people, Simulation) else None
-    with display.working() as say:
-        say("fitting clip bound and cap to the budgets")
-        plan = fitted(chosen.plan, people.budgets, model)
-    return _Task(people, model, features, plan, source)
-
-
-def _new_folder(path: Path, chosen: Choices, task: _Task) -> RunFolder | None:
-    """A folder for the run, or None if not even its first round keeps within the target."""
-    terms, people, dimensions = task.plan.terms, task.people, task.model.dimensions
-    accountant = terms.accountant(people.budgets.size, settled=True, keep=True)
-    budgets = terms.applied(people.budgets)
-    with display.working() as say:
-        say("settling who takes part")
-        own = terms.targets(budgets, people.targets, of_table=people.schema is not None)
-        cohorts = terms.cohorts(budgets, dimensions, own)
-    # What cannot be calibrated is refused before there is a folder.
-    terms.calibrator(task.plan.calibration).standard_error(budgets)
-    if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
-        return None
-    basis = basis_of(accountant, len(cohorts), cohort_names(cohorts, budgets))
-    return RunFolder.create(path, chosen.as_dict(), basis, data=task.source, schema=people.schema)
-
-
-def _finish(folder: RunFolder, result: TrainingResult, summary: dict[str, Any]) -> None:
-    """Write the model, the summary, a picture of how it went and one of what it cost whom."""
-    from apes.cli.plots import draw_accuracy, draw_run_account
-
-    folder.finish(result.weights, summary)
-    what = f"{summary['framework']} on {Path(summary['data']).name}"
-    title = f"{what}: {summary['users']:,} users, budgets {summary['budgets']}"
-    if result.metrics[-1].loss is not None:
-        draw_accuracy(result.metrics, title, folder.path / ACCURACY)
-    if result.guarantee.why_not_certified is None:
-        groups, spent = by_group(result.guarantee, result.budgets), [entry.epsilon or 0.0 for entry in result.metrics]
-        draw_run_account(groups, spent, result.guarantee, folder.path / ACCOUNT)
-
-
-def _summary(simulation: Simulation | OwnTable, task: _Task, result: TrainingResult, seconds: float) -> dict[str, Any]:
-    """What a run came to, as plain values."""
-    plan = result.plan
-    low, high = float(result.budgets.min()), float(result.budgets.max())
-    exposure, last = result.exposures[-1], result.metrics[-1]
-    noise = plan.terms.calibrator(plan.calibration).standard_error(result.budgets)
-    optimizer = plan.schedule.steps(plan.terms, task.model, noise)
-    local = {"coordinate": [low, high], "user": [exposure.charged * low, exposure.charged * high]}
-    if exposure.norm is not None:
-        of_both = [local_figures(exposure, budget, result.guarantee.delta) for budget in (low, high)]
-        local["user_at_delta"] = [figures["user_at_delta"] for figures in of_both]
-    proved = result.guarantee.as_dict([entry.epsilon for entry in result.metrics])
-    if proved["epsilon"] is not None:
-        proved["by_budget"] = named_groups(by_group(result.guarantee, result.budgets), task.people, result.budgets)
-    return {
-        "framework": plan.framework,
-        "budgets": budgets_said(simulation),
-        "users": result.budgets.size,
-        "dimensions": exposure.dimensions,
-        "rounds": len(result.metrics),
-        "clip": plan.terms.clip,
-        "norm": plan.norm,
-        "cap": plan.cap,
-        "levels": exposure.levels,
-        "seed": plan.seed,
-        "data": simulation.data,
-        "split": getattr(simulation, "split", None),
-        "features": getattr(simulation, "features", None),
-        "learning_rate": optimizer.learning_rate,
-        "accuracy": last.accuracy,
-        "loss": last.loss,
-        "accuracy_by_round": [entry.accuracy for entry in result.metrics],
-        "loss_by_round": [entry.loss for entry in result.metrics],
-        "model_sha256": result.model_sha256,
-        "seconds": seconds,
-        "seconds_per_round": sorted(entry.seconds for entry in result.metrics)[len(result.metrics) // 2],
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "local_epsilon": local,
-        "version": __version__,
-        "certified": proved,
-    }
+@contextmanager
+def _going_on_later(folder: RunFolder | None, rounds: int | None) -> Iterator[None]:
+    """Say, if somebody stops it, how the run is gone on with."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        said = "stopped; nothing was kept: with --out FOLDER a run can be gone on with"
+        if folder is not None:
+            more = [] if rounds is None else ["--rounds", str(rounds)]
+            said = f"stopped; go on with: {shlex.join(['apes', 'train', '--resume', str(folder.path), *more])}"
+        display.console.print(f"apes: {said}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None

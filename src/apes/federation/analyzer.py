@@ -21,11 +21,14 @@ from apes.federation.terms import FederationTerms
 from apes.messages import CountedBatch
 from apes.models.model import Model, check_model
 from apes.population import Examples
+from apes.report.facts import Certified
+from apes.report.report import write_report
 from apes.storage.arrays import read_arrays
 from apes.storage.settings import read_key, read_settings, read_token
 from apes.terms.plan import schedule_digest
 from apes.terms.schedule import Schedule
 from apes.training.basis import basis_of
+from apes.training.model_file import about_model
 from apes.training.run import Identity, Progress, Run
 from apes.training.run_folder import RunFolder
 from apes.wire.announcement import Announcement
@@ -70,7 +73,7 @@ class AnalyzerRun:
         self._folder = _run_folder(self.folder, self.terms, self._charging)
         model, test = self._own_model(), _read_test(folder / self.settings.test, self.terms)
         check_examples(model, test, str(folder / self.settings.test))
-        self._run = self._resumed(schedule, model, test)
+        self._model, self._run = model, self._resumed(schedule, model, test)
         self._receipts = self._charging.receipts(self.folder)
         self._key = read_key(folder / self.settings.key, Ed25519PrivateKey.from_private_bytes)
         token = read_token(folder / self.settings.token)
@@ -149,14 +152,15 @@ class AnalyzerRun:
             "accuracy": metrics[-1].accuracy,
             "loss": metrics[-1].loss,
             "accuracy_by_round": [entry.accuracy for entry in metrics],
-            "certified": self._certified(),
         }
-        self._folder.finish(self._run.model(), summary)
-
-    def _certified(self) -> dict[str, Any]:
-        """What the receipts prove, whatever was charged on the way."""
+        # What the receipts prove, whatever was charged on the way.
         by_round, guarantee = certify_by_receipts(self._folder, self.terms, self._charging)
-        return guarantee.as_dict(by_round)
+        summary["certified"] = guarantee.as_dict(by_round)
+        schema = None if isinstance(self.terms.model, InstalledModel) else self.terms.schema
+        about = about_model(self._model, guarantee, self.terms.digest, rounds=len(metrics), schema=schema)
+        self._folder.finish((self._run.model(), about), summary)
+        participants = summary["participants_by_round"]
+        write_report(self._folder, Certified(guarantee, by_round, participants=participants))
 
     def _conclude(self, release: Release) -> None:
         receipt, roster = release.receipt, self._receipts.roster().budgets

@@ -13,7 +13,7 @@ from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, I64
 from apes.mathematics.compiled import compiled_reordering
 from apes.models.logistic import RowCombination, check_rows
-from apes.models.model import PreparedUpdate
+from apes.models.model import PreparedUpdate, WeightArray
 from apes.population import Examples, KnownRows, UserBlock
 
 # Rows are about 9 long, targets in [-1, 1]: with predictions so much smaller than a class's scores, steps of 4 to 20,
@@ -57,6 +57,13 @@ class LinearRegression:
     def digest(self) -> str:
         """Name and every choice."""
         return json.dumps(["linear-regression", asdict(self)], sort_keys=True)
+
+    @property
+    def layout(self) -> tuple[WeightArray, ...]:
+        """A weight per feature, then the bias; predictions are ``gain`` times their sum."""
+        return (
+            WeightArray(f"weights, to be multiplied by {self.gain:g}", (self.dimensions,), ("feature, the bias last",)),
+        )
 
     def start(self) -> F64:
         """The model before training: all zeros."""

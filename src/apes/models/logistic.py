@@ -17,7 +17,7 @@ from apes.checks import positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
 from apes.models.local_steps import local_coefficients, write_out
-from apes.models.model import PreparedUpdate
+from apes.models.model import PreparedUpdate, WeightArray
 from apes.population import Examples, KnownRows, UserBlock
 
 _ONE_GRADIENT = (1, 1.0, 0.0)
@@ -88,6 +88,11 @@ class LogisticRegression:
     def stride(self) -> float:
         """How far a round of clipped updates moves it best, on rows of norm 9 (tuned on the embedded digits)."""
         return 5.0
+
+    @property
+    def layout(self) -> tuple[WeightArray, ...]:
+        """Class after class: a weight per feature, then the bias."""
+        return (WeightArray("weights", (self.classes, self.features + 1), ("class", "feature, the bias last")),)
 
     def start(self) -> F64:
         """The model before training: all zeros."""

@@ -26,7 +26,8 @@ class Model(Protocol):
     are written out some coordinates at a time. And it may have ``is_difference = True``, where updates are
     differences of models after local steps, not gradients: the default step is smaller then. And ``stride``: how far
     the model should move in a round where all updates are clipped to their norm and agree, 0.5 by default. With
-    ``outputs(weights, rows)``, one number or a score for every class per row, `apes.Trained` predicts by it.
+    ``outputs(weights, rows)``, one number or a score for every class per row, `apes.Trained` predicts by it. With
+    ``layout``, a sequence of `WeightArray`, the file of a trained model says which of its numbers is what.
     """
 
     @property
@@ -45,6 +46,27 @@ class Model(Protocol):
 
     def evaluate(self, weights: F64, examples: Examples) -> tuple[float | None, float]:
         """Accuracy in [0, 1], or None where there is none (real-valued targets), and mean loss on public examples."""
+
+
+@dataclass(frozen=True)
+class WeightArray:
+    """An array among a model's weights, which follow one another."""
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[str, ...] = ()  # what each axis counts, where that is known
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values, for a file."""
+        return {"name": self.name, "shape": list(self.shape), "axes": list(self.axes)}
+
+
+def layout_of(model: Model) -> tuple[WeightArray, ...]:
+    """The arrays that a model's weights are, in order; one flat one where the model does not say."""
+    found = tuple(getattr(model, "layout", ()))
+    if not all(isinstance(array, WeightArray) for array in found):
+        raise ParameterError(f"{type(model).__name__}.layout must be a sequence of WeightArray, got {found!r}")
+    return found or (WeightArray("weights", (model.dimensions,)),)
 
 
 class PreparedUpdate(Protocol):

@@ -15,6 +15,7 @@ from torch.func import vmap
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, I64
 from apes.models.logistic import FedProx
+from apes.models.model import WeightArray
 from apes.models.torch_checks import check_labels, check_loss, check_row, trained
 from apes.models.torch_layout import Layout, find_layout, padded
 from apes.models.torch_users import Loss, Parameters, RowLoss, Users
@@ -95,6 +96,11 @@ class TorchModel:
     def digest(self) -> str:
         """Code, layers, starting parameters, loss, local steps; and torch's version, which rules the bits."""
         return self._digest
+
+    @property
+    def layout(self) -> tuple[WeightArray, ...]:
+        """Parameters of the module, in its own order."""
+        return tuple(WeightArray(name, tuple(shape)) for name, shape in self._shapes.items())
 
     def start(self) -> F64:
         """The parameters as they were in the module."""

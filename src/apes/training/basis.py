@@ -7,6 +7,7 @@ takes it from there: a figure that was laid down cannot be another one afterward
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from apes.accounting.accountant import Accountant
@@ -42,6 +43,21 @@ def accountant_of(basis: Basis) -> Accountant:
 def as_text(basis: Basis) -> str:
     """One text for one basis."""
     return json.dumps(basis, sort_keys=True)
+
+
+class UnfinishedError(DataError):
+    """A run was stopped at a point at which nothing can be certified yet."""
+
+
+def check_planned(basis: Basis, names: Sequence[str], run: Path) -> None:
+    """Raise unless those took part in a run who were to, and who was still to take part is known."""
+    rounds = basis["rounds"]
+    if digest_of(names[:1] * rounds) == basis["cohorts"] and {*names} == {names[0]} and len(names) <= rounds:
+        return
+    if len(names) < rounds:
+        raise UnfinishedError(f"{run} was stopped while people were leaving: finish it first, with --resume")
+    if digest_of(names) != basis["cohorts"]:
+        raise DataError(f"{run}: the log is of other cohorts than were settled beforehand")
 
 
 def check_same(said: Basis, bound: Basis, where: str) -> None:

@@ -23,7 +23,8 @@ from apes.models.model import Model, check_floats, evaluated
 from apes.population import Examples
 from apes.terms.schedule import Schedule
 from apes.terms.terms import Terms
-from apes.training.basis import as_text, basis_of
+from apes.training.basis import Basis, as_text, basis_of
+from apes.training.going_on import check_goes_on, check_wanted, filter_of
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,8 @@ class Run:
             depend on what is released; None where it is chosen on the way.
         limit: What may be spent in all where it is chosen on the way and there is no target.
         resume: Where to go on. What it recorded is charged again, round by round, and nothing else.
+        rounds: How many there are to be in all, where more are wanted than were settled beforehand: all of them are
+            charged to a filter for the target then (`apes.training.going_on`).
     """
 
     def __init__(
@@ -118,31 +121,50 @@ class Run:
         cohorts: Sequence[str] | None,
         limit: Cost | None = None,
         resume: Progress | None = None,
+        rounds: int | None = None,
     ) -> None:
         self._terms, self._schedule, self._model, self._test = terms, schedule, model, test
         # Who takes part is settled by budgets that people keep: those of a population.
         is_settled = cohorts is not None
         self._accountant = terms.accountant(users, settled=is_settled, limit=limit, keep=is_settled)
         self._cohorts, self._rounds = cohorts, terms.rounds if cohorts is None else len(cohorts)
+        self._planned = self._rounds
         self._calibrator = terms.calibrator(schedule.calibration)
         self._optimizers: dict[str, ServerOptimizer] = {}
-        basis = as_text(basis_of(self._accountant, self._rounds, cohorts))
-        self.progress = Progress(replace(identity, basis=basis), ServerState.start(start))
+        basis = basis_of(self._accountant, self._planned, cohorts)
+        self.progress = Progress(replace(identity, basis=as_text(basis)), ServerState.start(start))
         # Read once: what is charged must not depend on when a stranger's model is asked.
         self._dimensions = start.size
         self._charged: tuple[Exposure, float, F64] | None = None
+        wanted = check_wanted(rounds, has_released=bool(getattr(resume, "exposures", ())))
         if resume is not None:
+            self.progress.identity.check(exactly("resume", resume, Progress).identity)
+            self._rounds = self._wanted(basis, resume, wanted)
             self._go_on(resume)
+
+    def _wanted(self, basis: Basis, resume: Progress, rounds: int) -> int:
+        """How many rounds there are to be, where so many are asked for, and some are out already."""
+        planned, out = self._cohorts, len(resume.exposures)
+        if rounds:
+            first = exactly("exposure", resume.exposures[0], Exposure)
+            check_goes_on(basis, self._terms.exposure(1, first.budgets, self._dimensions), rounds, out)
+        rounds = max(rounds, out)
+        if planned is None or rounds <= self._planned:
+            return self._planned
+        if self._accountant.target is None and self._terms.why_not_certified is None:
+            most = f"resume must be of at most {self._planned} rounds, as planned"
+            raise ParameterError(f"{most}: there is no target that would cover more, got {out}")
+        self._accountant, self._cohorts = filter_of(basis), [*planned, *[planned[-1]] * (rounds - self._planned)]
+        return rounds
 
     def _go_on(self, resume: Progress) -> None:
         """Charge what was recorded, and stand where it stood."""
-        self.progress.identity.check(exactly("resume", resume, Progress).identity)
         if not len(resume.exposures) == resume.rounds == resume.state.step:
             counts = f"{len(resume.exposures)}, {resume.rounds} and {resume.state.step}"
             raise ParameterError(f"resume must have as many exposures as rounds and steps, got {counts}")
         for name in ("weights", "velocity", "squares", "average"):
             check_floats(f"resume.state.{name}", getattr(resume.state, name), (self._dimensions,), ("float64",))
-        exposures = []
+        exposures, metrics = [], []
         for number, recorded in enumerate(resume.exposures, 1):
             # Of what was recorded the budgets alone are taken; the rest is said anew.
             exposure = self._terms.exposure(number, exactly("exposure", recorded, Exposure).budgets, self._dimensions)
@@ -151,9 +173,15 @@ class Run:
             if not self._is_planned(exposure):
                 others = "got rounds charged for others"
                 raise ParameterError(f"resume must be of the same people (data or budgets), {others}")
-            self._accountant.charge(exposure)
+            why, epsilon = exposure.why_not_certified, self._accountant.charge(exposure)
             exposures.append(exposure)
-        self.progress = replace(resume, exposures=tuple(exposures))
+            metrics.append(replace(resume.metrics[number - 1], epsilon=epsilon if why is None else None))
+        self.progress = replace(resume, exposures=tuple(exposures), metrics=tuple(metrics))
+
+    @property
+    def rounds(self) -> int:
+        """How many there are to be, if the target lets them pass."""
+        return self._rounds
 
     @property
     def is_done(self) -> bool:

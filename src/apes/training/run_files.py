@@ -8,8 +8,9 @@ from apes.errors import ParameterError
 
 CONFIG, CHECKPOINT, EXPOSURES = "config.json", "checkpoint.npz", "exposures.jsonl"
 METRICS, SUMMARY, MODEL = "metrics.jsonl", "summary.json", "model.npz"
-BUDGETS, ACCURACY, ACCOUNT = "budgets", "accuracy.png", "account.png"
-_FILES = (CONFIG, CHECKPOINT, EXPOSURES, METRICS, SUMMARY, MODEL, ACCURACY, ACCOUNT)
+BUDGETS, ACCURACY, ACCOUNT, REPORT = "budgets", "accuracy.png", "account.png", "report.html"
+EVENTS = "tensorboard"
+_FILES = (CONFIG, CHECKPOINT, EXPOSURES, METRICS, SUMMARY, MODEL, ACCURACY, ACCOUNT, REPORT, EVENTS)
 _CONFIGURED = {"choices": dict, "basis": dict, "data": str, "version": str}
 
 
@@ -29,13 +30,22 @@ def check_new(path: Path) -> None:
 def is_of_run(path: Path, file: Path) -> bool:
     """Whether a file is, or would be, one that the run in this folder keeps."""
     own, other = path.resolve(), file.resolve()
-    return other.parent == own / BUDGETS or (other.parent == own and other.name in (*_FILES, BUDGETS))
+    return other.parent in (own / BUDGETS, own / EVENTS) or (other.parent == own and other.name in (*_FILES, BUDGETS))
 
 
 def configured(config: Any) -> dict[str, Any]:
     """What a run was started with, of its configuration; TypeError or KeyError if that is of another kind."""
-    found = {name: config[name] for name in _CONFIGURED} | {"schema": config.get("schema")}
+    found = {name: config[name] for name in _CONFIGURED} | {name: config.get(name) for name in ("schema", "data_dir")}
     for name, kind in _CONFIGURED.items():
         if not isinstance(found[name], kind):
             raise TypeError(f"{name} is {found[name]!r}")
+    if not isinstance(found["data_dir"], str | None):
+        raise TypeError(f"data_dir is {found['data_dir']!r}")
     return found
+
+
+def files_of(path: Path) -> dict[str, int]:
+    """The files of a run that are there, with their sizes in bytes; a folder's as one."""
+    places = {name: path / name for name in (*_FILES, BUDGETS) if (path / name).exists()}
+    parts = {name: [part for part in (place, *place.glob("*")) if part.is_file()] for name, place in places.items()}
+    return {name: sum(part.stat().st_size for part in found) for name, found in parts.items()}

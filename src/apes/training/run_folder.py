@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +25,12 @@ from apes.mathematics.arrays import F64
 from apes.storage.arrays import read_arrays
 from apes.storage.files import write_bytes, write_whole
 from apes.storage.version import __version__
-from apes.training.basis import Basis, accountant_of, check_same, digest_of
+from apes.training.basis import Basis, accountant_of, check_planned, check_same
+from apes.training.going_on import filter_of
+from apes.training.kept_budgets import keep_budgets, read_budgets
+from apes.training.model_file import read_model, write_model
 from apes.training.run import Identity, Progress, RoundMetrics
-from apes.training.run_files import (
-    BUDGETS,
-    CHECKPOINT,
-    CONFIG,
-    EXPOSURES,
-    METRICS,
-    MODEL,
-    SUMMARY,
-    check_new,
-    configured,
-)
+from apes.training.run_files import CHECKPOINT, CONFIG, EXPOSURES, METRICS, MODEL, SUMMARY, check_new, configured
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, OverflowError)
 
@@ -50,16 +43,25 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: Path, choices: Mapping[str, Any], basis: Basis, *, data: str, schema: Schema | None = None
+        cls,
+        path: Path,
+        choices: Mapping[str, Any],
+        basis: Basis,
+        *,
+        data: str,
+        schema: Schema | None = None,
+        data_dir: Path | None = None,
     ) -> "RunFolder":
         """Start a folder for a new run; refuses one that already holds a run.
 
         ``choices`` is what is going to run, as plain values; ``basis`` what its guarantee will rest on. With the schema
-        of a table, new rows can be encoded as those were that the model was trained on.
+        of a table, new rows can be encoded as those were that the model was trained on. ``data_dir`` is where the files
+        of a named set were.
         """
         check_new(path)
         versions = {"version": __version__, "python": sys.version.split()[0], "numpy": np.__version__}
-        plan = {"choices": dict(choices), "basis": dict(basis), "data": data}
+        place = None if data_dir is None else str(data_dir.resolve())
+        plan = {"choices": dict(choices), "basis": dict(basis), "data": data, "data_dir": place}
         config = {**plan, "schema": None if schema is None else schema.as_dict(), **versions}
         _write_json(path / CONFIG, config)
         return cls(path, config)
@@ -103,7 +105,7 @@ class RunFolder:
         exposures = [exposure.as_dict() for exposure in progress.exposures]
         header = {"identity": asdict(progress.identity), "metrics": metrics, "exposures": exposures}
         # Who took part must be known again after a crash, to charge for it; so it is kept before the round counts.
-        self._keep_budgets(progress.exposures[-1])
+        keep_budgets(self.path, progress.exposures[-1])
         # The log before the checkpoint: after a crash it may say a round too many, which is done again, never too few.
         self._grow_log([{"run": header["identity"], **line} for line in exposures])
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
@@ -124,10 +126,10 @@ class RunFolder:
         except _UNREADABLE as error:
             raise DataError(f"{file} cannot be read: {error}") from None
 
-    def finish(self, weights: F64 | None, summary: dict[str, Any]) -> None:
-        """Write the model, if there is one, and the summary."""
-        if weights is not None:
-            write_whole(self.path / MODEL, lambda file: np.savez(file, weights=weights))
+    def finish(self, model: tuple[F64, Mapping[str, Any]] | None, summary: dict[str, Any]) -> None:
+        """Write the model, if there is one, with what is said about it, and the summary."""
+        if model is not None:
+            write_model(self.path / MODEL, *model)
         _write_json(self.path / SUMMARY, summary)
 
     @property
@@ -141,21 +143,25 @@ class RunFolder:
             raise DataError(f"{self.path / CONFIG} is not that of its log: it has another schema than was trained on")
         return found
 
-    def weights(self) -> F64:
-        """The model of a run that is over."""
+    def model(self) -> tuple[F64, dict[str, Any] | None]:
+        """Weights of a run that is over, and what its model's file says about them, if it does."""
         file = self.path / MODEL
         if not file.exists():
             raise DataError(f"{self.path} has no model yet: finish the run first, with --resume {self.path}")
-        found = read_arrays(file, ("weights",))["weights"]
-        if found.ndim != 1 or found.dtype != np.float64 or not np.isfinite(found).all():
-            raise DataError(f"{file} is damaged: it holds no finite weights")
-        return found
+        weights, about = read_model(file)
+        if about is not None and about.get("terms_sha256") != self.charged()[0].terms:
+            raise DataError(f"{file} is the model of another run than {EXPOSURES} is the log of")
+        return weights, about
+
+    def weights(self) -> F64:
+        """Weights of a run that is over."""
+        return self.model()[0]
 
     def recertify(self) -> tuple[list[float], Guarantee]:
         """What was spent after every round, and the guarantee, from the log alone: exposures and the budgets they name.
 
         Whoever stopped a run before its end may have looked at what it had learned, so all rounds that were settled
-        beforehand count.
+        beforehand count. Whoever let it go on beyond those has looked: what is guaranteed then is the target.
 
         What the guarantee rests on (delta, target or limit, settled or not, planned rounds and cohorts) is bound to
         every line of the log and to the checkpoint, and a configuration that says otherwise is refused. That finds what
@@ -164,10 +170,13 @@ class RunFolder:
         identity, exposures = self.charged()
         basis, accountant = self._bound(identity)
         self._check_whole(identity, exposures)
-        last = replace(exposures[-1], round=0)
+        last, names = replace(exposures[-1], round=0), [exposure.budgets_sha256 for exposure in exposures]
+        if accountant.settled:
+            check_planned(basis, names[: basis["rounds"]], self.path)
+        if accountant.settled and len(exposures) > basis["rounds"]:
+            accountant = filter_of(basis)
         by_round = [accountant.record(exposure) for exposure in exposures]
         if accountant.settled:
-            self._check_planned(basis, [exposure.budgets_sha256 for exposure in exposures])
             while accountant.rounds < basis["rounds"] and accountant.allows(last):
                 accountant.record(last)
         return by_round, accountant.guarantee
@@ -190,16 +199,6 @@ class RunFolder:
         told = max(len(known), self._rounds_told())
         if len(exposures) < told or [e.as_dict() for e in known] != [e.as_dict() for e in exposures[: len(known)]]:
             raise DataError(f"{self.path / EXPOSURES} is not the whole log of this run: others say {told} rounds")
-
-    def _check_planned(self, basis: Basis, names: list[str]) -> None:
-        """Raise unless those took part who were to, and who was still to take part is known."""
-        rounds = basis["rounds"]
-        if digest_of(names[:1] * rounds) == basis["cohorts"] and {*names} == {names[0]} and len(names) <= rounds:
-            return
-        if len(names) < rounds:
-            raise DataError(f"{self.path} was stopped while people were leaving: finish it first, with --resume")
-        if digest_of(names) != basis["cohorts"]:
-            raise DataError(f"{self.path / EXPOSURES} is of other cohorts than were settled beforehand")
 
     def charged(self) -> tuple[Identity, tuple[Exposure, ...]]:
         """Which run the log is of, all of it, and what it says was charged."""
@@ -226,24 +225,8 @@ class RunFolder:
 
     def _exposures(self, lines: Iterable[Mapping[str, Any]]) -> tuple[Exposure, ...]:
         # Rounds with the same participants name the same file, which is read once.
-        read = cache(self._read_budgets)
+        read = cache(partial(read_budgets, self.path))
         return tuple(Exposure.from_dict(line, read(str(line["budgets_sha256"]))) for line in lines)
-
-    def _keep_budgets(self, exposure: Exposure) -> None:
-        path = self._budgets_file(exposure.budgets_sha256)
-        if not path.exists():
-            write_whole(path, lambda file: np.save(file, np.sort(exposure.budgets)))
-
-    def _read_budgets(self, name: str) -> F64:
-        path = self._budgets_file(name)
-        try:
-            with path.open("rb") as file:
-                return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-        except _UNREADABLE as error:
-            raise DataError(f"{path} cannot be read, so what was spent is not known: {error}") from None
-
-    def _budgets_file(self, name: str) -> Path:
-        return self.path / BUDGETS / f"{name}.npy"
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

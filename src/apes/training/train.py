@@ -26,6 +26,9 @@ from apes.training.round import run_round
 from apes.training.run import Identity, Progress, RoundMetrics, Run
 from apes.training.workers import Workers, opened
 
+ROUNDS, TARGET, OWN_TARGETS = "rounds", "target", "own targets"
+"""What ends a run."""
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
@@ -40,6 +43,8 @@ class TrainingResult:
         plan: What was trained under, with everything settled that was left open.
         model: The trained model, to predict with or to hand over to scikit-learn.
         rounds_by_user: In how many rounds each of them took part: the first so many.
+        stopped: What ended it: ``rounds`` (all of them are over), ``target`` (a further one would pass it) or ``own
+            targets`` (nobody is left whose own target allows one).
     """
 
     weights: F64
@@ -50,10 +55,14 @@ class TrainingResult:
     plan: Plan
     model: Trained = field(repr=False)
     rounds_by_user: I64 = field(repr=False)
+    stopped: str = ROUNDS
 
     def of_user(self, user: int) -> Guarantee:
         """The guarantee of one user, number ``user`` from 0: of the own budget in the own rounds."""
         own = float(self.budgets[whole("user", user, 0, self.budgets.size - 1)])
+        if self.guarantee.is_adaptive:
+            # How many rounds there were was chosen on the way: everybody has the limit.
+            return self.guarantee.of(own)
         accountant = Accountant(self.guarantee.delta, expected_rounds=len(self.exposures), keep_budgets=True)
         for exposure in self.exposures[: self.rounds_by_user[user]]:
             accountant.record(exposure)
@@ -81,6 +90,7 @@ def train(
     workers: Workers | Crew | None = None,
     only_sums: bool = False,
     resume: Progress | None = None,
+    rounds: int | None = None,
     after_round: Callable[[Progress], None] = lambda progress: None,
 ) -> TrainingResult:
     """Simulate all three parties and train a model; everybody takes part as long as target and own target allow it.
@@ -95,14 +105,14 @@ def train(
             started for a run ends with it; a crew (`Workers.open`) is whoever opened it's to close.
         only_sums: See `run_round`.
         resume: Where to go on, from an earlier run with the same model, people and plan.
+        rounds: With ``resume``: rounds in all, where more are wanted than the plan has. Whoever asks for them has seen
+            what was released, so the target is what is guaranteed then, for everybody; without one it is refused.
         after_round: Called after every round.
 
     Raises:
-        BudgetExceeded: If not even the first round keeps within the target.
+        BudgetExceeded: If not even the first round keeps within the target, or none beyond those that were planned.
     """
-    plan = replace(exactly("plan", plan, Plan))
-    offering("model", model, "start", "updates", "evaluate", "digest")
-    offering("people", people, "block")
+    plan = _checked(model, people, plan)
     test = getattr(people, "test", None) if test is None else test
     schema, judges = schema_of(people), str(getattr(test, "digest", ""))
     if features is not None:
@@ -118,7 +128,8 @@ def train(
     # Settled: who takes part in which round, and how many fit, follows from budgets and targets alone.
     cohorts = plan.terms.cohorts(budgets, check_memory(start.size, plan.terms, own.size, workers, only_sums), targets)
     of, names = (plan.terms, plan.schedule, model, identity), cohort_names(cohorts, budgets)
-    run = Run(*of, start=start, users=budgets.size, test=test, cohorts=names, resume=resume)
+    run = Run(*of, start=start, users=budgets.size, test=test, cohorts=names, resume=resume, rounds=rounds)
+    cohorts = (*cohorts, *cohorts[-1:] * (run.rounds - len(cohorts)))
     with opened(workers) as crew:
         while not run.is_done and run.allows(budgets[users := cohorts[run.progress.rounds]]):
             began, own, present = time.perf_counter(), budgets[users], cohort_of(people, users)
@@ -130,10 +141,20 @@ def train(
     return _result(run, plan, Trained(model, run.model(), schema, features), budgets, cohorts)
 
 
+def _checked(model: Model, people: Population, plan: Plan) -> Plan:
+    """A copy of the plan, which is one and nothing else, if model and people offer what is asked of them."""
+    offering("model", model, "start", "updates", "evaluate", "digest")
+    offering("people", people, "block")
+    return replace(exactly("plan", plan, Plan))
+
+
 def _result(run: Run, plan: Plan, trained: Trained, budgets: F64, cohorts: tuple[Bools, ...]) -> TrainingResult:
     done = run.progress
     if not done.metrics:
         raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
     guarantee = replace(run.guarantee, cap=math.inf if plan.terms.cap is None else plan.terms.cap)
     facts = (guarantee, done.metrics, done.exposures, budgets, plan, trained)
-    return TrainingResult(trained.weights, *facts, rounds_by_user(cohorts[: done.rounds]))
+    stopped = ROUNDS if run.is_done else TARGET
+    if run.is_done and done.rounds < plan.terms.rounds:
+        stopped = OWN_TARGETS
+    return TrainingResult(trained.weights, *facts, rounds_by_user(cohorts[: done.rounds]), stopped)

@@ -1,0 +1,106 @@
+"""What a training run came to, for a person: printed where answers go."""
+
+import math
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from apes.cli.display import answers, groups
+
+_COLUMNS_SHOWN = 6
+
+
+def summary(result: dict[str, Any]) -> None:
+    """Print what a training run came to."""
+    from apes.training.crews.crew import Facts
+
+    table = Table(show_header=False, box=None, title="[bold]Result", title_justify="left")
+    proved, memory = result["certified"], result["peak_memory_mb"]
+    peak = "" if memory is None else f"{memory:.0f} MB at the peak; "
+    rows = {
+        **_judged(result),
+        "trained": f"{result['framework']} on {escape(result['data'])}: {result['users']:,} users, "
+        f"{result['dimensions']:,} coordinates, {_rounds(result)}",
+        "stopped": _stopped(result),
+        "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s per round, "
+        f"{peak}{Facts(**result['workers']).told}",
+        "central privacy": _central(proved),
+        "local privacy": _local(result),
+        "written to": None if result["out"] is None else escape(result["out"]),
+    }
+    for name, value in rows.items():
+        if value is not None:
+            table.add_row(name, value)
+    answers.print(table)
+    if proved["epsilon"] is not None:
+        groups(proved["by_budget"])
+
+
+def _rounds(result: dict[str, Any]) -> str:
+    done, planned = result["rounds"], result["planned_rounds"]
+    words = f"{done:,} round" if done == 1 else f"{done:,} rounds"
+    return words if done == planned else f"{words} ({planned:,} were planned)"
+
+
+def _stopped(result: dict[str, Any]) -> str | None:
+    """Why there were no more rounds, where somebody may have expected some, and what would allow them."""
+    if result["stopped"] == "own targets":
+        return "nobody is left whose own target allows another round"
+    if result["stopped"] != "target":
+        return None
+    more = result["more_rounds"]
+    said = f"at the target: a further round would bring epsilon to {more['epsilon_after_next']:.4g}, beyond "
+    said += f"{more['target']:g}"
+    if more["command"] is not None:
+        said += f". All {more['rounds']:,} keep within it with: [bold]{escape(more['command'])}[/]"
+    return said + f"\nor with --target-epsilon {_upwards(more['epsilon_of_all']):g}"
+
+
+def _upwards(epsilon: float) -> float:
+    """In four digits, no smaller."""
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    return float(f"{math.ceil(epsilon / unit) * unit:.12g}")
+
+
+def _central(proved: dict[str, Any]) -> str:
+    if proved["epsilon"] is None:
+        return f"nothing certified: {proved['why']}"
+    sure = "certified" if proved["road"] != "adaptive" else "the target: rounds were added after looking"
+    figure = f"[bold]epsilon {proved['epsilon']:.4g}[/] at delta {proved['delta']:.3g} for a user"
+    return f"{figure}, {sure}: {proved['meaning']}"
+
+
+def _local(result: dict[str, Any]) -> str:
+    if result["framework"] == "non-private":
+        return "none: updates are averaged as they are"
+    budgets = result["local_epsilon"]
+    (low, high), (user_low, user_high) = budgets["coordinate"], budgets["user"]
+    of_user = f"({user_low:,.4g} to {user_high:,.4g} per user and round)"
+    said = f"epsilon {low:.3g} to {high:.3g} per coordinate and round, by each user's budget {of_user}"
+    if "user_at_delta" in budgets:
+        low, high = budgets["user_at_delta"]
+        said += f"; by the norm {low:.3g} to {high:.3g} per user and round at delta {result['certified']['delta']:.3g}"
+    return said
+
+
+def _judged(result: dict[str, Any]) -> dict[str, str]:
+    """How good the model is on the test part, if there is one; and what was read of an own table."""
+    table = result.get("table")
+    if result["loss"] is None:
+        said = {"test part": "none"}
+    elif result["accuracy"] is not None:
+        said = {"test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})"}
+    else:
+        error = "" if table is None else f"[bold]{table['root_mean_square_error']:.4g}[/] in the label's unit "
+        said = {"test error": f"root mean square {error}(loss {result['loss']:.4f})"}
+    if table is not None:
+        most = sorted((table["clipped"] or {}).items(), key=lambda item: -item[1])
+        clipped = ", ".join(f"{escape(name)} {100 * share:.3g} %" for name, share in most[:_COLUMNS_SHOWN])
+        nothing = "not looked at" if table["clipped"] is None else "none"
+        more = f" and {len(most) - _COLUMNS_SHOWN} columns more" if len(most) > _COLUMNS_SHOWN else ""
+        said["table"] = (
+            f"{table['rows']:,} rows of {table['users']:,} people who train and {table['test_users']:,} who judge, "
+            f"{table['left_out']:,} left out; outside the bounds: {clipped or nothing}{more}"
+        )
+    return said

@@ -1,0 +1,119 @@
+"""What a run of `apes train` came to, as plain values, and what it leaves in its folder."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from apes.accounting.account import by_group, local_figures
+from apes.accounting.planner import Goal, largest_cap
+from apes.cli import display
+from apes.cli.choices import Choices
+from apes.cli.subjects import budgets_said, named_groups, of_table
+from apes.cli.training_task import Task
+from apes.report.facts import Certified
+from apes.report.report import write_report
+from apes.storage.version import __version__
+from apes.terms.spelling import train_words
+from apes.training.model_file import about_model
+from apes.training.peak_memory import peak_mb
+from apes.training.run_files import ACCOUNT, ACCURACY
+from apes.training.run_folder import RunFolder
+from apes.training.train import TARGET, TrainingResult
+
+
+def summary_of(chosen: Choices, task: Task, result: TrainingResult, seconds: float) -> dict[str, Any]:
+    """What a run came to."""
+    plan, people = result.plan, chosen.people
+    exposure, last = result.exposures[-1], result.metrics[-1]
+    noise = plan.terms.calibrator(plan.calibration).standard_error(result.budgets)
+    optimizer = plan.schedule.steps(plan.terms, task.model, noise)
+    proved = result.guarantee.as_dict([entry.epsilon for entry in result.metrics])
+    if proved["epsilon"] is not None:
+        proved["by_budget"] = named_groups(by_group(result.guarantee, result.budgets), task.people, result.budgets)
+    return {
+        "framework": plan.framework,
+        "budgets": budgets_said(people),
+        "users": result.budgets.size,
+        "dimensions": exposure.dimensions,
+        "rounds": len(result.metrics),
+        "planned_rounds": plan.terms.rounds,
+        "stopped": result.stopped,
+        "more_rounds": _more_rounds(chosen, result) if result.stopped == TARGET else None,
+        "clip": plan.terms.clip,
+        "norm": plan.norm,
+        "cap": plan.cap,
+        "levels": exposure.levels,
+        "seed": plan.seed,
+        "data": people.data,
+        "split": getattr(people, "split", None),
+        "features": getattr(people, "features", None),
+        "learning_rate": optimizer.learning_rate,
+        "accuracy": last.accuracy,
+        "loss": last.loss,
+        "accuracy_by_round": [entry.accuracy for entry in result.metrics],
+        "loss_by_round": [entry.loss for entry in result.metrics],
+        "model_sha256": result.model_sha256,
+        "seconds": seconds,
+        "seconds_per_round": sorted(entry.seconds for entry in result.metrics)[len(result.metrics) // 2],
+        "peak_memory_mb": peak_mb(),
+        "local_epsilon": _local(result),
+        "version": __version__,
+        "certified": proved,
+    } | of_table(task.people, result)
+
+
+def _local(result: TrainingResult) -> dict[str, list[float]]:
+    """What reports tell whoever sees who sent them: least and most, by budgets."""
+    exposure, ends = result.exposures[-1], [float(result.budgets.min()), float(result.budgets.max())]
+    local = {"coordinate": ends, "user": [exposure.charged * budget for budget in ends]}
+    if exposure.norm is not None:
+        figures = [local_figures(exposure, budget, result.guarantee.delta) for budget in ends]
+        local["user_at_delta"] = [each["user_at_delta"] for each in figures]
+    return local
+
+
+def _more_rounds(chosen: Choices, result: TrainingResult) -> dict[str, Any]:
+    """Why a run ended at its target, and what would let all rounds take place."""
+    terms, each = result.plan.terms, replace(result.exposures[0], round=0)
+    target, delta = float(terms.target_epsilon or 0), result.guarantee.delta
+    goal = Goal(target, delta, terms.rounds, each)
+    with display.steps("what would allow more rounds", "tried") as progress:
+        cap = largest_cap(goal, progress).value
+    gate = terms.accountant(result.budgets.size, settled=True)
+    return {
+        "target": target,
+        "rounds": terms.rounds,
+        "epsilon_after_next": gate.after(each, len(result.metrics) + 1),
+        "epsilon_of_all": gate.after(each, terms.rounds),
+        "cap": cap,
+        "command": None if cap is None else train_words(chosen.as_dict(), cap=_shortened(cap)),
+    }
+
+
+def _shortened(cap: float) -> float:
+    """A cap in three digits, no larger."""
+    unit = 10.0 ** (math.floor(math.log10(cap)) - 2)
+    return float(f"{math.floor(cap / unit * (1 + 1e-12)) * unit:.12g}")
+
+
+def finish(folder: RunFolder, chosen: Choices, task: Task, result: TrainingResult, summary: dict[str, Any]) -> None:
+    """Write the model, the summary, a picture of how it went, one of what it cost whom, and the report."""
+    from apes.cli.run_plots import draw_accuracy, draw_run_account
+
+    by_round, rounds = [entry.epsilon for entry in result.metrics], len(result.metrics)
+    said: dict[str, Any] = {
+        "rounds": rounds,
+        "schema": task.people.schema,
+        "features": getattr(chosen.people, "features", None),
+    }
+    about = about_model(task.model, result.guarantee, folder.charged()[0].terms, **said)
+    folder.finish((result.weights, about), summary)
+    what = f"{summary['framework']} on {Path(summary['data']).name}"
+    title = f"{what}: {summary['users']:,} users, budgets {summary['budgets']}"
+    if result.metrics[-1].loss is not None:
+        draw_accuracy(result.metrics, title, folder.path / ACCURACY)
+    if result.guarantee.why_not_certified is None:
+        groups, spent = by_group(result.guarantee, result.budgets), [epsilon or 0.0 for epsilon in by_round]
+        draw_run_account(groups, spent, result.guarantee, folder.path / ACCOUNT, title=title)
+    write_report(folder, Certified(result.guarantee, by_round))

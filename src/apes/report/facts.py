@@ -1,0 +1,170 @@
+"""What a run is and came to, as plain values: from its log, checkpoint and configuration; a summary is not believed."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from apes.accounting.account import by_group
+from apes.accounting.exposure import Exposure
+from apes.accounting.guarantee import Guarantee
+from apes.terms.spelling import train_words
+from apes.training.going_on import rounds_within
+from apes.training.run import Progress
+from apes.training.run_files import MODEL, files_of
+from apes.training.run_folder import RunFolder
+from apes.training.train import OWN_TARGETS, ROUNDS, TARGET
+
+
+@dataclass(frozen=True, eq=False)
+class Certified:
+    """What is certified about a run, and by whose word.
+
+    Attributes:
+        guarantee: What is proved, or why nothing is; None where it could not be asked.
+        by_round: What was spent after every round.
+        why: Why it could not be asked.
+        participants: How many took part, round by round, where receipts say so and not the log.
+        fingerprint: Of the invitation whose terms and key it was checked by, in a federation.
+    """
+
+    guarantee: Guarantee | None
+    by_round: Sequence[float | None] = ()
+    why: str | None = None
+    participants: Sequence[int] | None = None
+    fingerprint: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain values, with the guarantee of groups of users by their budgets."""
+        if self.guarantee is None:
+            return {"epsilon": None, "epsilon_by_round": None, "delta": None, "why": self.why, "by_budget": []}
+        said = self.guarantee.as_dict(self.by_round)
+        is_certified = said["epsilon"] is not None
+        groups = by_group(self.guarantee, self.guarantee.budgets) if is_certified else ()
+        return {**said, "by_budget": [asdict(group) for group in groups]}
+
+
+def is_federation(folder: RunFolder) -> bool:
+    """Whether a run is one of a federation's analyzer."""
+    return "receipts_key" in folder.config["choices"]
+
+
+def facts_of(folder: RunFolder, certified: Certified) -> dict[str, Any]:
+    """All that is to be said about a run."""
+    reached, config = folder.load(), folder.config
+    about = folder.model()[1] if (folder.path / MODEL).exists() else None
+    facts = {
+        "run": str(folder.path),
+        "state": _state(folder, reached, about),
+        "is_federation": is_federation(folder),
+        "data": config["data"],
+        "version": config["version"],
+        "planned_rounds": config["basis"]["rounds"],
+        "rounds": 0 if reached is None else reached.rounds,
+        "target_epsilon": config["basis"]["target"],
+        "settings": dict(config["choices"]),
+        "table": _table(folder) if reached is not None else None,
+        "certified": certified.as_dict(),
+        "fingerprint": certified.fingerprint,
+        "model": about,
+        "files": files_of(folder.path),
+        **_course(reached, certified.participants, is_federation(folder)),
+    }
+    facts["stopped"] = _stopped(facts)
+    facts["rounds_within_target"] = _room(folder, reached, facts)
+    return facts | {"command": _command(facts), "next": _next(facts)}
+
+
+def _state(folder: RunFolder, reached: Progress | None, about: dict[str, Any] | None) -> str:
+    """``finished``, ``unfinished``, or ``not begun``: nothing was released yet."""
+    if reached is None:
+        return "not begun"
+    # A model that does not say after how many rounds it stands is of an earlier version.
+    rounds = reached.rounds if about is None else about.get("rounds")
+    return "finished" if (folder.path / MODEL).exists() and rounds == reached.rounds else "unfinished"
+
+
+def _course(reached: Progress | None, participants: Sequence[int] | None, is_federated: bool) -> dict[str, Any]:
+    """How it went, round by round."""
+    metrics, exposures = (reached.metrics, reached.exposures) if reached is not None else ((), ())
+    present = [exposure.budgets.size for exposure in exposures] if not is_federated else participants
+    last = metrics[-1] if metrics else None
+    return {
+        "participants_by_round": None if present is None else list(present),
+        "accuracy": None if last is None else last.accuracy,
+        "loss": None if last is None else last.loss,
+        "accuracy_by_round": [entry.accuracy for entry in metrics],
+        "loss_by_round": [entry.loss for entry in metrics],
+        "seconds_by_round": [entry.seconds for entry in metrics],
+        "reports": None if not exposures else _reports(exposures[0]),
+    }
+
+
+def _reports(exposure: Exposure) -> dict[str, Any]:
+    """What a report is."""
+    names = ("dimensions", "charged", "levels", "clip", "norm", "sparsifier", "mechanism", "shuffled")
+    return {name: getattr(exposure, name) for name in names}
+
+
+def _table(folder: RunFolder) -> dict[str, Any] | None:
+    """What is public about the table; None without one."""
+    schema = folder.schema
+    if schema is None:
+        return None
+    return {
+        "label": schema.label,
+        "task": schema.task,
+        "classes": list(schema.classes),
+        "features": list(schema.columns.feature_names),
+        "budget_levels": dict(schema.budget_levels),
+        "schema_sha256": schema.digest,
+    }
+
+
+def _stopped(facts: dict[str, Any]) -> str | None:
+    """What ended the run: all rounds are over, or the target, or everybody's own; None if it is not over."""
+    asked = facts["settings"].get("rounds") or facts["planned_rounds"]
+    if facts["state"] != "finished":
+        return None
+    if isinstance(facts["settings"].get("target_epsilon"), str) and facts["rounds"] < asked:
+        return OWN_TARGETS
+    return ROUNDS if facts["rounds"] >= facts["planned_rounds"] else TARGET
+
+
+def _room(folder: RunFolder, reached: Progress | None, facts: dict[str, Any]) -> int | None:
+    """How many rounds in all the target covers, whoever chooses to go on; None where that is not to be had."""
+    basis, is_proved = folder.config["basis"], facts["certified"]["epsilon"] is not None
+    if reached is None or not is_proved or facts["is_federation"] or basis["target"] is None:
+        return None
+    return rounds_within(basis, reached.exposures[0])
+
+
+def _command(facts: dict[str, Any]) -> str | None:
+    """What makes such a run anew; None for a federation's."""
+    return None if facts["is_federation"] else train_words(facts["settings"])
+
+
+def _next(facts: dict[str, Any]) -> list[dict[str, str]]:
+    """What can be done with the run, each with its command."""
+    run, found = facts["run"], list[dict[str, str]]()
+
+    def offer(what: str, *words: str) -> None:
+        found.append({"what": what, "command": shlex.join(["apes", *words])})
+
+    if facts["is_federation"]:
+        offer("certify it by what was signed", "account", "--run", run, "--invitation", "INVITATION")
+        if facts["table"] is not None and facts["state"] == "finished":
+            offer("predict", "predict", run, "TABLE", "--out", "predictions.csv")
+        return found
+    if facts["state"] != "finished":
+        offer("go on where it stopped", "train", "--resume", run)
+    else:
+        rows = "TABLE" if facts["table"] is not None else "IMAGES.npz"
+        offer("predict", "predict", run, rows, "--out", "predictions.csv")
+    if facts["rounds"]:
+        offer("compute the guarantee again, from the log alone", "account", "--run", run)
+    room = facts["rounds_within_target"] or 0
+    if facts["state"] == "finished" and room > max(facts["rounds"], facts["planned_rounds"]):
+        what = f"add rounds, up to {room:,} in all; the target, {facts['target_epsilon']:g}, is what is guaranteed then"
+        offer(what, "train", "--resume", run, "--rounds", str(room))
+    return found
