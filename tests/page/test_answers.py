@@ -119,6 +119,7 @@ def test_who_is_trusted_is_said():
 COPIED = [
     *({"way": way} for way in WAYS),
     {"way": "one-bit", "clip": "0.05", "norm": "2"},
+    {"way": "apes", "cap": "0.3"},
     {"way": "s-apes-first", "keep": "12.5", "shares": [["0.1", "1"], ["0.3", "1"], ["0.7", "1"]]},
 ]
 
