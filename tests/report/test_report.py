@@ -132,6 +132,13 @@ def test_what_show_says(table):
     assert facts["stopped"] == "rounds"
 
 
+def test_a_name_that_would_move_the_cursor(run):
+    edit_json(run / "config.json", data="own table: \x1b[31mred\x1b[2J[bold]x.csv")
+    text = cli("show", run).stdout
+    assert "\x1b" not in text
+    assert "[31mred" in text
+
+
 def edit_json(path, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 

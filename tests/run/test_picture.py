@@ -51,11 +51,11 @@ def test_pictures_are_written_whole(draw, tmp_path):
 
 
 def test_a_picture_that_cannot_be_written_leaves_what_was_there(tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "kept").touch()
-    with pytest.raises(OSError, match="folder"):
-        PICTURES["plan"](tmp_path / "folder")
-    assert [file.name for file in tmp_path.iterdir()] == ["folder"]
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "folder.png" / "kept").touch()
+    with pytest.raises(OSError, match=r"folder\.png"):
+        PICTURES["plan"](tmp_path / "folder.png")
+    assert [file.name for file in tmp_path.iterdir()] == ["folder.png"]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 2000.0])

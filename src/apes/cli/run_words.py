@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from apes.cli.display import answers, groups
+from apes.cli.shared import spelt_out
 
 _COLUMNS_SHOWN = 6
 
@@ -20,14 +21,14 @@ def summary(result: dict[str, Any]) -> None:
     peak = "" if memory is None else f"{memory:.0f} MB at the peak; "
     rows = {
         **_judged(result),
-        "trained": f"{result['framework']} on {escape(result['data'])}: {result['users']:,} users, "
+        "trained": f"{result['framework']} on {escape(spelt_out(result['data']))}: {result['users']:,} users, "
         f"{result['dimensions']:,} coordinates, {_rounds(result)}",
         "stopped": _stopped(result),
         "time": f"{result['seconds']:.1f} s, {result['seconds_per_round']:.3f} s per round, "
         f"{peak}{Facts(**result['workers']).told}",
         "central privacy": _central(proved),
         "local privacy": _local(result),
-        "written to": None if result["out"] is None else escape(result["out"]),
+        "written to": None if result["out"] is None else escape(spelt_out(result["out"])),
     }
     for name, value in rows.items():
         if value is not None:
@@ -53,7 +54,7 @@ def _stopped(result: dict[str, Any]) -> str | None:
     said = f"at the target: a further round would bring epsilon to {more['epsilon_after_next']:.4g}, beyond "
     said += f"{more['target']:g}"
     if more["command"] is not None:
-        said += f". All {more['rounds']:,} keep within it with: [bold]{escape(more['command'])}[/]"
+        said += f". All {more['rounds']:,} keep within it with: [bold]{escape(spelt_out(more['command']))}[/]"
     return said + f"\nor with --target-epsilon {_upwards(more['epsilon_of_all']):g}"
 
 

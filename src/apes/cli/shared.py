@@ -122,7 +122,7 @@ def in_one_line() -> Iterator[None]:
 
 
 def _refused(why: str) -> typer.Exit:
-    typer.echo(f"apes: {_in_one_line(why)}", err=True)
+    typer.echo(f"apes: {spelt_out(why)}", err=True)
     return typer.Exit(2)
 
 
@@ -137,7 +137,7 @@ def says_what_went_wrong(function: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-def _in_one_line(text: str) -> str:
+def spelt_out(text: str) -> str:
     """A text without line breaks, and with what would move a terminal's cursor spelt out: a file's name, say."""
     line = " ".join(text.split())
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line)

@@ -69,16 +69,16 @@ def _participants(folder: "RunFolder", invitation: Path | None) -> list[int] | N
 def _print(facts: dict[str, Any]) -> None:
     from apes.report.words import guaranteed, to_whom
 
-    table = Table(show_header=False, box=None, title=f"[bold]{escape(facts['run'])}", title_justify="left")
+    table = Table(show_header=False, box=None, title=f"[bold]{_shown(facts['run'])}", title_justify="left")
     for name, value in _rows(facts).items():
         if value is not None:
             table.add_row(name, value)
     display.answers.print(table)
-    display.answers.print(f"{guaranteed(facts)} {to_whom(facts)}", markup=False, highlight=False)
+    display.answers.print(_shown(f"{guaranteed(facts)} {to_whom(facts)}"), highlight=False)
     if facts["certified"]["by_budget"]:
         display.groups(facts["certified"]["by_budget"])
     for each in facts["next"]:
-        display.answers.print(f"{each['what']}: {each['command']}", markup=False, highlight=False, soft_wrap=True)
+        display.answers.print(f"{each['what']}: {_shown(each['command'])}", highlight=False, soft_wrap=True)
 
 
 def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
@@ -96,7 +96,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
     return {
         "state": f"{facts['state']}: {facts['rounds']:,} of {facts['planned_rounds']:,} planned rounds"
         + ends.get(facts["stopped"], ""),
-        "data": escape(facts["data"]),
+        "data": _shown(facts["data"]),
         "who took part": users,
         "reports": None if reports is None else _report_words(reports),
         "test part": judged,
@@ -104,9 +104,9 @@ def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
         "target": None if facts["target_epsilon"] is None else f"epsilon {facts['target_epsilon']:g}",
         "model": _model_words(facts["model"]),
         "files": ", ".join(facts["files"]),
-        "report": None if "report" not in facts else escape(facts["report"]),
-        "made by": None if facts["command"] is None else escape(facts["command"]),
-        "version": escape(facts["version"]),
+        "report": None if "report" not in facts else _shown(facts["report"]),
+        "made by": None if facts["command"] is None else _shown(facts["command"]),
+        "version": _shown(facts["version"]),
     }
 
 
@@ -120,4 +120,9 @@ def _model_words(about: dict[str, Any] | None) -> str | None:
     if about is None:
         return None
     arrays = ", ".join(f"{array['name']} {tuple(array['shape'])}" for array in about["layout"])
-    return escape(f"{about['model']}: {arrays}")
+    return _shown(f"{about['model']}: {arrays}")
+
+
+def _shown(text: str) -> str:
+    """A stranger's text, as it is: neither markup nor anything that would move a terminal's cursor."""
+    return escape(shared.spelt_out(text))

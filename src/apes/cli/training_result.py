@@ -109,6 +109,7 @@ def finish(folder: RunFolder, chosen: Choices, task: Task, result: TrainingResul
     }
     about = about_model(task.model, result.guarantee, folder.charged()[0].terms, **said)
     folder.finish((result.weights, about), summary)
+    write_report(folder, Certified(result.guarantee, by_round))
     what = f"{summary['framework']} on {Path(summary['data']).name}"
     title = f"{what}: {summary['users']:,} users, budgets {summary['budgets']}"
     if result.metrics[-1].loss is not None:
@@ -116,4 +117,3 @@ def finish(folder: RunFolder, chosen: Choices, task: Task, result: TrainingResul
     if result.guarantee.why_not_certified is None:
         groups, spent = by_group(result.guarantee, result.budgets), [epsilon or 0.0 for epsilon in by_round]
         draw_run_account(groups, spent, result.guarantee, folder.path / ACCOUNT, title=title)
-    write_report(folder, Certified(result.guarantee, by_round))
