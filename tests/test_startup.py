@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from apes.cli.main import GROUPS
+
 HEAVY = {"numba", "scipy", "matplotlib", "sklearn", "pandas", "torch", "flwr"}
 # The command line leaves by SystemExit; what was loaded until then is told on the last line.
 OF_COMMAND = """
@@ -71,4 +73,14 @@ def test_a_word_of_help(arguments, code, said):
 def test_a_command_that_imports_its_work_when_it_runs(arguments):
     left, packages, _ = after(OF_COMMAND.format(arguments=arguments))
     assert left == (0 if "--help" in arguments else 2)
+    assert packages & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    "words", [[*group.split(), name] for group, (_, rows) in GROUPS.items() for name, _, _ in rows], ids=" ".join
+)
+def test_help_of_every_command(words):
+    """Whoever asks what the options are does not wait for what trains, searches or draws."""
+    left, packages, printed = after(OF_COMMAND.format(arguments=[*words, "-h"]))
+    assert (left, "Usage" in printed) == (0, True)
     assert packages & HEAVY == set()

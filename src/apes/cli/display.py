@@ -120,4 +120,4 @@ def level_choice(answer: dict[str, Any]) -> None:
         cells = ["-" if figure is None else f"{figure:.4g}" for figure in figures]
         is_best = offer["levels"] == answer["answer"]
         table.add_row(str(offer["levels"]), str(offer["bits"]), *cells, style="bold" if is_best else None)
-    console.print(table)
+    answers.print(table)

@@ -22,7 +22,7 @@ COMMANDS: tuple[Row, ...] = (
      "Say what is proved about the central privacy of a population, and what the literature would claim."),
     ("advise", "advise:advise_command",
      "Say how to train people with these budgets within a target: every certified way, the best first."),
-    ("plan", "plan:plan_command",
+    ("plan", "plan_options:plan_command",
      "Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."),
     ("page", "page:page_command",
      "Serve a page with sliders on this machine: what a training would reveal, as you drag."),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -23,31 +23,30 @@ from apes.terms.level_choice import LevelChoice, choose_levels
 from apes.terms.terms import Terms
 
 LEVELS = "levels"
-_USERS = "Number of users (default 10000, or as many as a file of budgets holds)."
 _DEFAULT_USERS = 10_000
 
 
-# parameters: one per option, as typer wants it.
-def plan_command(
-    target_epsilon: Annotated[float, typer.Option(help="Largest certified epsilon of a user over all rounds.")],
-    delta: Annotated[float, typer.Option(help="Delta of the guarantee.")],
-    solve: Annotated[str, typer.Option(help="What to find: cap (on budgets), users, rounds, or levels (of reports).")],
-    budgets: shared.Budgets = "uniform2",
-    users: Annotated[int | None, typer.Option(help=_USERS)] = None,
-    dimensions: shared.Dimensions = 7850,
-    rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 40,
-    levels: shared.Levels = None,
-    clip: Annotated[str | None, typer.Option(help="C beside a norm; or C[,C2,...] to state errors for.")] = None,
-    norm: shared.Norm = None,
-    cap: Annotated[float | None, typer.Option(help="Largest local budget that is used, if one is set already.")] = None,
-    framework: shared.FrameworkName = "apes",
-    sparsifier: shared.SparsifierName = None,
-    keep: shared.Keep = None,
-    seed: shared.Seed = 1,
-    plot: shared.Plot = None,
-    as_json: shared.Json = False,
+def run_planning(
+    *,
+    target_epsilon: float,
+    delta: float,
+    solve: str,
+    budgets: str,
+    users: int | None,
+    dimensions: int,
+    rounds: int,
+    levels: str | None,
+    clip: str | None,
+    norm: float | None,
+    cap: float | None,
+    framework: str,
+    sparsifier: str | None,
+    keep: float | None,
+    seed: int,
+    plot: Path | None,
+    as_json: bool,
 ) -> None:
-    """Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."""
+    """Search as the options of `apes plan` say (`apes.cli.plan_options`)."""
     clips = parse_clips(clip)
     bounds = {"norm": norm, "clip": clips[0] if clips else 0.1, "cap": cap}
     terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep, **bounds)
@@ -60,15 +59,20 @@ def plan_command(
         choice = find_levels(goal, clips, plot)
         result = choice_as_dict(choice, goal, clips)
         words = _levels_in_words(choice, goal)
-        display.level_choice(result)
     else:
         dial = make_dial(solve, goal, lambda size: terms.applied(people(size)), of_file=budgets.startswith("file:"))
         answer, words = find(dial, solve, goal, plot)
         result = answer_as_dict(answer, solve, goal)
     result["seconds"] = time.perf_counter() - began
-    shared.tell(result, as_json, in_words(result, words))
+    shared.tell(result, as_json, lambda: _show(result, words))
     if not result["feasible"]:
         raise typer.Exit(1)
+
+
+def _show(result: dict[str, Any], words: str) -> None:
+    if result["solve"] == LEVELS:
+        display.level_choice(result)
+    typer.echo(in_words(result, words))
 
 
 def _population(budgets: str, users: int | None, seed: int) -> tuple[F64, Callable[[int], F64]]:

@@ -7,7 +7,6 @@ few seconds to say what they want, and make room, the oldest first, for those wh
 import asyncio
 import contextlib
 import ipaddress
-import resource
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -144,6 +143,8 @@ def source_of(host: str) -> str:
 
 def room_for(connections: int) -> int:
     """Let this process open as many files as it ever may; return how many connections, of those wanted, that allows."""
+    import resource
+
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
