@@ -74,6 +74,30 @@ class TestDask:
         with listening(b"") as port:
             assert "nothing was said" in refusal(f"tcp://127.0.0.1:{port}")
 
+    def test_a_worker_is_no_scheduler(self):
+        import distributed
+
+        options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+        with distributed.LocalCluster(**options, protocol="tcp", silence_logs=50) as cluster:
+            address = cluster.workers[0].address
+            assert f"got {address!r}" in refusal(address)
+
+    def test_a_scheduler_that_is_gone_between_rounds(self):
+        import distributed
+
+        options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+        cluster = distributed.LocalCluster(**options)
+        rounds = []
+
+        def end(progress):
+            rounds.append(progress.rounds)
+            cluster.close()
+
+        with apes.Workers(cluster=cluster.scheduler_address).open() as crew:
+            with pytest.raises(apes.WorkersError, match="nothing of this round was released"):
+                apes.train(MODEL, PEOPLE, PLAN, workers=crew, after_round=end)
+        assert rounds == [1]
+
     def test_certificates_are_asked_for(self):
         with listening(b"") as port:
             assert "tls needs Dask's settings distributed.comm.tls.ca-file" in refusal(f"tls://127.0.0.1:{port}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from apes.errors import ParameterError, WorkersError
-from apes.training.crews.dask_cluster import connect, nobody_answers
+from apes.training.crews.dask_connection import connect, nobody_answers
 from apes.training.crews.hands import Hands
 from apes.training.crews.ray_cluster import LOCAL, RayCluster
 from apes.training.crews.spread import Means

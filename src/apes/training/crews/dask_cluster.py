@@ -5,13 +5,11 @@ on each, rather than copied between them: Dask takes copies away when it tidies 
 """
 
 import pickle
-import socket
 import time
 import uuid
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from apes.errors import WorkersError
 from apes.shuffler.parts import Part
@@ -22,64 +20,9 @@ from apes.training.crews.work import gather
 
 # Seconds: how long a cluster may be silent when it is first asked, how often it is looked at in a round, and how long
 # it may be without any worker.
-_ANSWER, _LOOK, _ALONE = 5.0, 2.0, 60.0
-# What is in the first words of everybody who speaks for Dask, and how long these are at the most, in bytes.
-_PASSWORD, _LONGEST_GREETING = b"pickle-protocol", 1 << 16
+ANSWER, _LOOK, _ALONE = 5.0, 2.0, 60.0
 # Each thread of a worker has this many shares: enough for Dask to balance workers of different speed.
 _SHARES_PER_THREAD = 2
-
-
-def connect(address: str) -> "DaskCluster":
-    """The cluster of a scheduler that answers."""
-    import logging
-
-    from distributed import Client
-
-    try:
-        _check_certificates(address)
-        _check_speaks(address)
-        # What it logs of a connection that is lost is said once more, as the error.
-        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
-        client = Client(address, timeout=_ANSWER, set_as_default=False)
-    # Whoever speaks something like Dask's language may make it fail in any way.
-    except Exception as error:
-        raise WorkersError(nobody_answers(address, "a Dask scheduler (`dask scheduler`)", error)) from None
-    return DaskCluster(client, is_own=True)
-
-
-def _check_certificates(address: str) -> None:
-    """Raise a ValueError if an address asks for certificates, and Dask was not told which."""
-    from distributed.security import Security
-
-    if urlsplit(address).scheme == "tls" and Security().get_connection_args("client").get("ssl_context") is None:
-        raise ValueError("tls needs Dask's settings distributed.comm.tls.ca-file, .client.cert and .client.key")
-
-
-def _check_speaks(address: str) -> None:
-    """Raise an OSError unless somebody is there who speaks first, as schedulers do, and in their words.
-
-    Dask itself waits for ever for one who takes a connection and says nothing, and makes room for as many bytes as a
-    stranger's first eight say. Under TLS nobody speaks first.
-    """
-    place = urlsplit(address)
-    if place.scheme != "tcp":
-        return
-    with socket.create_connection((place.hostname, place.port), timeout=_ANSWER) as probe:
-        said = b""
-        while _PASSWORD not in said:
-            try:
-                more = probe.recv(_LONGEST_GREETING)
-            except TimeoutError:
-                more = b""
-            said += more
-            if not more or len(said) > _LONGEST_GREETING:
-                raise ConnectionError("whoever is there does not speak as Dask does" if said else "nothing was said")
-
-
-def nobody_answers(address: str, what: str, error: object) -> str:
-    """What to say of an address where nobody is."""
-    said = str(error).strip() or type(error).__name__
-    return f"cluster must be the address of {what} that answers within {_ANSWER:g} s, got {address!r}: {said}"
 
 
 @dataclass(eq=False)
@@ -184,11 +127,15 @@ class DaskCluster:
 
     def _threads(self) -> dict[str, int]:
         """How many threads each worker has."""
-        return dict(self._client.nthreads())
+        try:
+            return dict(self._client.nthreads())
+        except OSError as error:
+            said = f"the Dask scheduler answers no longer; nothing of this round was released: {error}"
+            raise WorkersError(said) from None
 
     def _check(self) -> None:
         """Raise unless there are workers, and all of them have our version."""
-        until = time.monotonic() + _ANSWER
+        until = time.monotonic() + ANSWER
         while not self._threads():
             if time.monotonic() > until:
                 raise WorkersError("the Dask cluster must have a worker, got none; start one with: dask worker ADDRESS")
@@ -226,7 +173,7 @@ class DaskCluster:
         """Whether the cluster has a worker; not to be known while the scheduler is silent."""
         try:
             return bool(self._threads())
-        except OSError:
+        except WorkersError:
             return False
 
 
