@@ -1,7 +1,9 @@
 """Addresses of clusters where somebody else is, or nobody can be; workers whose code is another: one line each."""
 
 import os
+import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -9,10 +11,12 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import apes
 from apes.training.crews import any_executor
+from apes.training.crews.files import Files
 from apes.training.crews.kept import SHELF, Kept
 from apes.training.crews.same_code import check_version, own_version
 
@@ -181,3 +185,19 @@ def test_an_executor_that_was_shut_down():
     pool.shutdown()
     with pytest.raises(apes.WorkersError, match="executor must outlive the run: it was shut down"):
         apes.train(MODEL, PEOPLE, PLAN, workers=apes.Workers(executor=pool))
+
+
+def test_no_room_for_what_processes_need():
+    """A limit of this process stands for a disk that is full."""
+    files = Files()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(apes.WorkersError, match=r"cannot be written to .*; TMPDIR names a folder with more room"):
+            files.write("slot", np.zeros(1 << 16))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert np.array_equal(files.write("slot", np.zeros(1 << 16))(), np.zeros(1 << 16))
+    files.close()

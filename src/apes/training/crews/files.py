@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
-from apes.errors import ApesError
+from apes.errors import ApesError, WorkersError
 from apes.training.crews.kept import cannot_travel
 
 # Where arrays begin: what vector instructions like best, and the same whoever reads.
@@ -35,6 +35,10 @@ class Files:
         file = tempfile.TemporaryFile() if self._has_no_names else tempfile.NamedTemporaryFile()
         try:
             _write(file, value)
+        except OSError as error:
+            file.close()
+            said = f"what worker processes need cannot be written to {tempfile.gettempdir()}: {error.strerror}"
+            raise WorkersError(f"{said}; TMPDIR names a folder with more room") from None
         except ApesError:
             file.close()
             raise
