@@ -24,6 +24,23 @@ PEOPLE = apes.People.from_arrays([[0.0], [1.0]] * 100, [0, 1] * 100, budgets="un
 MODEL, PLAN = apes.LogisticRegression.of(PEOPLE), apes.Plan(clip=0.1, rounds=2, delta=1e-3)
 
 
+GONE = """
+import apes, distributed
+if __name__ == "__main__":
+    people = apes.People.from_arrays([[0.0], [1.0]] * 100, [0, 1] * 100, budgets="uniform2")
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", silence_logs=50)
+    plan, rounds = apes.Plan(clip=0.1, rounds=2, delta=1e-3), []
+    def end(progress):
+        rounds.append(progress.rounds)
+        cluster.close()
+    try:
+        workers = apes.Workers(cluster=cluster.scheduler_address)
+        apes.train(apes.LogisticRegression.of(people), people, plan, workers=workers, after_round=end)
+    except Exception as error:
+        print(f"after round {rounds[-1]}: {type(error).__name__}: {error}")
+"""
+
+
 @contextmanager
 def listening(said):
     """The port of somebody who takes connections and says this, and nothing else."""
@@ -78,29 +95,12 @@ class TestDask:
         with listening(b"") as port:
             assert "nothing was said" in refusal(f"tcp://127.0.0.1:{port}")
 
-    def test_a_worker_is_no_scheduler(self):
-        import distributed
-
-        options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
-        with distributed.LocalCluster(**options, protocol="tcp", silence_logs=50) as cluster:
-            address = cluster.workers[0].address
-            assert f"got {address!r}" in refusal(address)
-
-    def test_a_scheduler_that_is_gone_between_rounds(self):
-        import distributed
-
-        options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
-        cluster = distributed.LocalCluster(**options)
-        rounds = []
-
-        def end(progress):
-            rounds.append(progress.rounds)
-            cluster.close()
-
-        with apes.Workers(cluster=cluster.scheduler_address).open() as crew:
-            with pytest.raises(apes.WorkersError, match="nothing of this round was released"):
-                apes.train(MODEL, PEOPLE, PLAN, workers=crew, after_round=end)
-        assert rounds == [1]
+    def test_a_scheduler_that_is_gone_between_rounds(self, tmp_path):
+        """In a process of its own: what Dask leaves open then is its own affair."""
+        (tmp_path / "script.py").write_text(GONE)
+        done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("after round 1: WorkersError: ")
+        assert "nothing of this round was released" in done.stdout
 
     def test_certificates_are_asked_for(self):
         with listening(b"") as port:
