@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -44,19 +44,23 @@ if __name__ == "__main__":
 @contextmanager
 def listening(said):
     """The port of somebody who takes connections and says this, and nothing else."""
+    stop, taken = threading.Event(), []
     with socket.create_server(("127.0.0.1", 0)) as server:
-        taken = []
+        server.settimeout(0.05)
 
         def serve():
-            while True:
-                try:
+            while not stop.is_set():
+                with suppress(OSError):
                     taken.append(server.accept()[0])
                     taken[-1].sendall(said)
-                except OSError:
-                    return
 
-        threading.Thread(target=serve, daemon=True).start()
-        yield server.getsockname()[1]
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            stop.set()
+            thread.join()
     for connection in taken:
         connection.close()
 
