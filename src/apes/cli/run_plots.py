@@ -16,6 +16,8 @@ from apes.training.run import RoundMetrics
 _PER_INCH = 10
 # So many points are still drawn one by one; one alone would not show otherwise.
 _FEW = 40
+# How far bars of one round are from its middle.
+_ASIDE = 0.25
 
 
 def draw_accuracy(metrics: tuple[RoundMetrics, ...], title: str, path: Path) -> None:
@@ -25,17 +27,26 @@ def draw_accuracy(metrics: tuple[RoundMetrics, ...], title: str, path: Path) -> 
     losses, marker = axes, "o" if len(metrics) <= _FEW else None
     if last.accuracy is not None:
         accuracies = [100 * (entry.accuracy or 0.0) for entry in metrics]
-        axes.plot(rounds, accuracies, color=BLUE, marker=marker, markersize=4)
+        _course(axes, accuracies, BLUE, marker, -_ASIDE)
         axes.set_ylabel("test accuracy (%)", color=BLUE)
         losses = axes.twinx()
     _round_axis(axes, rounds)
-    values = [entry.loss or 0.0 for entry in metrics]
-    losses.plot(rounds, values, color=BROWN, linestyle="--", marker=marker and "s", markersize=3)
+    aside = 0 if losses is axes else _ASIDE
+    _course(losses, [entry.loss or 0.0 for entry in metrics], BROWN, marker and "s", aside)
     losses.set_ylabel("test loss (nats)" if last.accuracy is not None else "test loss (squared)", color=BROWN)
     reached = f"loss {last.loss:.4f}" if last.accuracy is None else f"{100 * last.accuracy:.2f} %"
     count = "1 round" if last.round == 1 else f"{last.round} rounds"
     figure.suptitle(_folded(f"{title}: {reached} after {count}", 7), fontsize=10)
     save(figure, path)
+
+
+def _course(axes: Axes, values: Sequence[float], colour: str, marker: str | None, aside: float) -> None:
+    """A curve over rounds; of one round a bar, beside what else there is of it."""
+    if len(values) == 1:
+        axes.bar([1 + aside], values, 1.5 * _ASIDE, color=colour)
+    else:
+        style = "-" if colour == BLUE else "--"
+        axes.plot(range(1, len(values) + 1), values, color=colour, linestyle=style, marker=marker, markersize=4)
 
 
 # parameters: what is drawn, and where.
