@@ -146,7 +146,7 @@ def _gap(figures: Figures, ours: str, yardstick: str, target: float) -> float | 
 def _as_published(figures: Figures) -> str:
     whole = _at(figures, AS_PUBLISHED, None)
     fits = [target for target in figures["targets"] if _at(figures, AS_PUBLISHED, target)["accuracy"] is not None]
-    begins = f"{min(fits):g} is the first that a round of it fits" if fits else "none leaves room for even one round"
+    begins = f"{min(fits):g} is the first that a round of it fits" if fits else "none is met by even one round"
     return (
         f"APES as published reaches {_cell(whole)} % after its {counted(whole['rounds'], 'round')}, which cost "
         f"{whole['epsilon']:.1f}; of the targets, {begins}."
