@@ -52,8 +52,10 @@ def test_piped_there_are_a_few_plain_lines():
     assert "\x1b" not in shown
     lines = shown.splitlines()
     assert 10 <= len(lines) <= 12
-    assert lines[0].startswith("s-apes-threshold: round 1 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.432, about ")
-    assert lines[-1] == "s-apes-threshold: round 60 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.432"
+    assert lines[0].startswith(
+        "training s-apes-threshold: round 1 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.432, about "
+    )
+    assert lines[-1] == "training s-apes-threshold: round 60 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.432"
 
 
 def test_what_was_asked_for_goes_to_stdout(tmp_path, monkeypatch):

@@ -69,7 +69,8 @@ def _lines(what: str, rounds: int, done: int) -> Show:
             told = now
             left = (now - began) / (last.round - done) * (rounds - last.round)
             ahead = f", about {left:.0f} s left" if last.round < rounds else ""
-            words = f"{what}: round {last.round} of {rounds}, {reached(last)}{ahead}"
+            # Not behind "apes: ", as what went wrong is.
+            words = f"training {what}: round {last.round} of {rounds}, {reached(last)}{ahead}"
             console.print(words, highlight=False, markup=False, soft_wrap=True)
 
     return show
