@@ -15,6 +15,8 @@ from .strangers import Crowd, Inline, Projection, SignResponse, TwoLayers, Writt
 BUDGETS = np.linspace(0.5, 3, 400)
 NO_NUMBERS = ["complex128", "bool", r"timedelta64\[s\]", "object"]
 KINDS = ["float16", "float64", "int8", "bool", "complex64"]
+# Blocks of 64 users, whose size messages name.
+BLOCKS = apes.Workers(users_at_once=64)
 
 
 def blobs(classes, rows, features=6, seed=0):
@@ -90,7 +92,7 @@ class TestModel:
         updates = TwoLayers.updates
         monkeypatch.setattr(TwoLayers, "updates", lambda self, weights, block: broken(updates(self, weights, block)))
         with pytest.raises(apes.ParameterError, match=said):
-            apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(clip=0.1, rounds=1))
+            apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(clip=0.1, rounds=1), workers=BLOCKS)
 
     @pytest.mark.parametrize("framework", ["apes", "s-apes-first", "unis"])
     @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ class TestModel:
                 return Written(broken(self.updates(weights, block)))
 
         with pytest.raises(apes.ParameterError, match=rf"^Fast.prepare(\[\d+, \d+\])? must (be )?{said}"):
-            apes.train(Fast(6, 8, 3), people_of(3), apes.Plan(framework=framework, rounds=1))
+            apes.train(Fast(6, 8, 3), people_of(3), apes.Plan(framework=framework, rounds=1), workers=BLOCKS)
 
     def test_a_fast_road_in_memory_of_its_own(self):
         """Read-only, in another order of memory: what is reported is the same, and nothing of the model's changes."""
