@@ -86,7 +86,8 @@ def test_train_writes_everything_and_prints_one_json_object(finished):
     assert result["model_sha256"] == hashlib.sha256(model(run).astype("<f8").tobytes()).hexdigest()
     assert (run / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((run / "config.json").read_text())["choices"]["users"] == 300
-    assert done.stderr.splitlines()[-1].startswith("training apes: round 4 of 4, accuracy ")
+    assert done.stderr.splitlines()[-1].startswith("training apes on ")
+    assert ": round 4 of 4, accuracy " in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow

@@ -53,9 +53,12 @@ def test_piped_there_are_a_few_plain_lines():
     lines = shown.splitlines()
     assert 10 <= len(lines) <= 12
     assert lines[0].startswith(
-        "training s-apes-threshold: round 1 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.432, about "
+        "training s-apes-threshold on 16 processes: round 1 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.432, about "
     )
-    assert lines[-1] == "training s-apes-threshold: round 60 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.432"
+    assert (
+        lines[-1]
+        == "training s-apes-threshold on 16 processes: round 60 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.432"
+    )
 
 
 def test_what_was_asked_for_goes_to_stdout(tmp_path, monkeypatch):

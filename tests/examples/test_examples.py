@@ -84,9 +84,10 @@ def test_choosing_a_budget(tmp_path):
     assert "<html" in (tmp_path / "advice.html").read_text(encoding="utf-8")
 
 
-def test_federation_of_three(tmp_path):
+def test_federation_of_three(tmp_path_factory):
     pytest.importorskip("flwr", reason="Flower is not installed: pip install 'apes-fl[flower]'")
-    folder = Path(shutil.copytree(EXAMPLES, tmp_path / "here"))
+    # A short name: paths of sockets must not be long.
+    folder = Path(shutil.copytree(EXAMPLES, tmp_path_factory.mktemp("e") / "e"))
     text = printed("federation_of_three.sh", folder, shell=("sh", "-e"))
     assert "3 vaults, 3 users" in text
     assert (folder / "trial" / "analyzer" / "run" / "model.npz").exists()

@@ -29,7 +29,7 @@ def training_rounds(what: str, rounds: int, done: int, who: Callable[[], str] = 
         with _bar(what, rounds, done, who) as show:
             yield show
     else:
-        yield _lines(what, rounds, done)
+        yield _lines(what, rounds, done, who)
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def _bar(what: str, rounds: int, done: int, who: Callable[[], str]) -> Iterator[
         yield show
 
 
-def _lines(what: str, rounds: int, done: int) -> Show:
+def _lines(what: str, rounds: int, done: int, who: Callable[[], str]) -> Show:
     """Lines, as for a file: the first round, some, the last."""
     began = told = time.monotonic()
     first = done + 1
@@ -70,7 +70,7 @@ def _lines(what: str, rounds: int, done: int) -> Show:
             left = (now - began) / (last.round - done) * (rounds - last.round)
             ahead = f", about {left:.0f} s left" if last.round < rounds else ""
             # Not behind "apes: ", as what went wrong is.
-            words = f"training {what}: round {last.round} of {rounds}, {reached(last)}{ahead}"
+            words = f"training {what}{who()}: round {last.round} of {rounds}, {reached(last)}{ahead}"
             console.print(words, highlight=False, markup=False, soft_wrap=True)
 
     return show
