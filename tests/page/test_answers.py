@@ -90,11 +90,13 @@ def test_an_estimate_is_close_to_the_proof(way, changed):
 @pytest.mark.parametrize("way", WAYS)
 def test_extremes_have_an_answer(way, changed):
     """The first parts, which are shown while somebody drags: figures, or words, and all of it JSON."""
-    asked = setting(way=way, **changed)
+    asked, answered = setting(way=way, **changed), []
     for name, make in parts(asked):
         json.dumps(make(), allow_nan=False)
+        answered.append(name)
         if name == "lower":
             break
+    assert answered == ["about", "total", "lower"]
 
 
 def test_an_epsilon_that_protects_nobody_is_called_so():
