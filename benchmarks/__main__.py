@@ -50,8 +50,10 @@ def apes_round(dataset: Dataset, users: int, threads: int, norm: float | None = 
     calibrator, workers = terms.calibrator(), Workers(threads=threads)
 
     def work() -> None:
-        batch = run_round(terms, model, model.start(), population, SimulationSource(1, 1), workers=workers)
-        calibrator.estimate(batch)
+        # As in training: threads that BLAS starts would go on spinning on the cores of what runs next.
+        with quiet_blas():
+            batch = run_round(terms, model, model.start(), population, SimulationSource(1, 1), workers=workers)
+            calibrator.estimate(batch)
 
     return work
 

@@ -19,6 +19,7 @@ from apes.training.crews import any_executor
 from apes.training.crews.files import Files
 from apes.training.crews.kept import SHELF, Kept
 from apes.training.crews.same_code import check_version, own_version
+from apes.training.crews.same_code import refusal as refusal_of_versions
 
 PEOPLE = apes.People.from_arrays([[0.0], [1.0]] * 100, [0, 1] * 100, budgets="uniform2")
 MODEL, PLAN = apes.LogisticRegression.of(PEOPLE), apes.Plan(clip=0.1, rounds=2, delta=1e-3)
@@ -137,6 +138,19 @@ def test_the_same_version_with_other_code(tmp_path):
     assert other.split()[0] == own_version().split()[0] == apes.__version__
     with pytest.raises(apes.WorkersError, match=r"every worker must have apes .*as this process has; got one with"):
         check_version(other)
+
+
+def test_the_same_code_on_another_processor():
+    """Loops compiled for another vector unit sum in another order: refused, with what to do."""
+    asked = "from apes.training.crews.same_code import own_version; print(own_version())"
+    there = os.environ | {"NUMBA_CPU_NAME": "generic"}
+    done = subprocess.run([sys.executable, "-c", asked], env=there, capture_output=True, text=True, check=True)
+    other = done.stdout.strip()
+    with pytest.raises(apes.WorkersError, match=r"must have apes .* generic \w+\), as this process has; got one with"):
+        check_version(other)
+    said = refusal_of_versions(own_version(), other)
+    assert said.endswith("set NUMBA_CPU_NAME=generic on all of them, here too")
+    assert "NUMBA_CPU_NAME" not in refusal_of_versions(own_version(), other.replace("(code ", "(code 0"))
 
 
 def test_a_value_that_goes_while_another_is_fetched_is_asked_for_again():

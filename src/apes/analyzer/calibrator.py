@@ -16,6 +16,7 @@ from scipy.special import ndtr
 from apes.analyzer.expected import Channel, continuous_response, law_at_zero
 from apes.errors import ParameterError, ProtocolError
 from apes.mathematics.arrays import F64, I64
+from apes.mathematics.compiled import compiled_reordering
 from apes.mathematics.levels import level_values
 from apes.messages import Batch, CountedBatch, Estimate, PermutedBatch, SummedBatch
 
@@ -91,7 +92,7 @@ class CodedInverse:
         """Invert the expected mean of the statistic; between levels it is linear, outside its range, clip."""
         channel = self.channel(batch.budgets)
         psi = self.statistic(channel, batch.budgets.size)
-        observed = level_counts(batch, psi.size) @ psi / batch.budgets.size
+        observed = _weighted(level_counts(batch, psi.size), psi) / batch.budgets.size
         mean = np.interp(observed, channel @ psi, level_values(psi.size, self.clip))
         return Estimate(mean, self.standard_error(batch.budgets))
 
@@ -172,6 +173,18 @@ def level_counts(batch: Batch, levels: int) -> I64:
     if not isinstance(batch, CountedBatch) or batch.counts.shape[1] != levels:
         raise ProtocolError(f"this plan's reports have {levels} levels; the batch does not")
     return batch.counts
+
+
+@compiled_reordering
+def _weighted(counts: I64, weights: F64) -> F64:
+    """Sums of every coordinate's counts times the levels' weights; NumPy would make floats of all counts first."""
+    out = np.empty(counts.shape[0])
+    for i in range(counts.shape[0]):
+        row, total = counts[i], 0.0
+        for k in range(row.size):
+            total += np.float64(row[k]) * weights[k]
+        out[i] = total
+    return out
 
 
 def mean_report(batch: Batch) -> F64:

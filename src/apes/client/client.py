@@ -19,6 +19,7 @@ from apes.client.top_b_first import top_b_first
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, U8
 from apes.mathematics.randomness import SimulationSource, SystemSource
+from apes.mathematics.scratch import borrowed
 from apes.messages import Report
 from apes.models.model import Model, PreparedUpdate, prepare_updates
 from apes.population import UserBlock
@@ -51,20 +52,19 @@ class Client:
         )
         count = 1 if is_whole else -(-weights.size // _COORDINATES_AT_ONCE)
         parts = list(pairwise(part * weights.size // count for part in range(count + 1)))
-        # One piece of memory for all parts: fresh pages would cost more than the arithmetic on them saves.
-        scratch = np.empty(budgets.size * max(stop - start for start, stop in parts), dtype=np.float32)
-        for start, stop in parts:
-            place = Place(block.first_user, start)
-            part = update.coordinates(start, stop, scratch)
-            try:
-                values = self.randomizer.draw(part, tables, place, source)
-            except ParameterError:
-                # Looked at once more to say whose they are: a look before every draw would cost a pass.
-                finite(f"{type(self.model).__name__}.prepare", part)
-                raise
-            if self.sparsifier is not None:
-                values = self.sparsifier.apply(values, tables, self.randomizer, place, source)
-            yield Report(values, budgets, block.first_user, start)
+        with borrowed(budgets.size * max(stop - start for start, stop in parts)) as scratch:
+            for start, stop in parts:
+                place = Place(block.first_user, start)
+                part = update.coordinates(start, stop, scratch)
+                try:
+                    values = self.randomizer.draw(part, tables, place, source)
+                except ParameterError:
+                    # Looked at once more to say whose they are: a look before every draw would cost a pass.
+                    finite(f"{type(self.model).__name__}.prepare", part)
+                    raise
+                if self.sparsifier is not None:
+                    values = self.sparsifier.apply(values, tables, self.randomizer, place, source)
+                yield Report(values, budgets, block.first_user, start)
 
     def _prepare(self, weights: F32, block: UserBlock) -> PreparedUpdate:
         # A model that took its steps in place would carry one user's data into the updates of the next: memory of bytes

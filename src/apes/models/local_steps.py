@@ -9,7 +9,7 @@ rows goes through the local weights instead. Loops are handed arrays and numbers
 import numpy as np
 
 from apes.mathematics.arrays import F32, I64, U8
-from apes.mathematics.compiled import compiled, compiled_reordering
+from apes.mathematics.compiled import compiled, compiled_reordering, inlined
 from apes.mathematics.elementary import exp_negative
 
 # Rows of a user up to which the Gram matrix takes less time than the local weights: the break-even for ten classes and
@@ -87,11 +87,9 @@ def _move_logits(start: F32, gram: F32, a: F32, out: F32) -> None:
 @compiled_reordering
 def _local_weights(weights: F32, rows: F32, a: F32, out: F32) -> None:
     """The local model itself: w_global - sum_i a_i (x_i, 1)^T."""
-    size = rows.shape[1]
+    _combine(rows, a, 0, out.reshape(out.size))
     for c in range(out.shape[0]):
-        _combine(rows, a, c, 0, out[c, :size])
-        out[c, size] = a[:, c].sum()
-        for p in range(size + 1):
+        for p in range(out.shape[1]):
             out[c, p] = weights[c, p] - out[c, p]
 
 
@@ -154,36 +152,62 @@ def _softmax_residuals(logits: F32, labels: U8) -> None:
 @compiled_reordering
 def write_out(features: F32, coefficients: F32, offsets: I64, start: int, out: F32) -> None:
     """Write coordinates start .. start + width - 1 of every user's combination of rows into ``out``."""
-    size = features.shape[1]
-    stop = start + out.shape[1]
     for user in range(offsets.size - 1):
-        rows = features[offsets[user] : offsets[user + 1]]
-        own = coefficients[offsets[user] : offsets[user + 1]]
-        coordinate = start
-        while coordinate < stop:
-            c = coordinate // (size + 1)
-            bias = c * (size + 1) + size
-            low = coordinate - c * (size + 1)
-            _combine(rows, own, c, low, out[user, coordinate - start : min(stop, bias) - start])
-            if bias < stop:
-                total = np.float32(0)
-                for i in range(own.shape[0]):
-                    total += own[i, c]
-                out[user, bias - start] = total
-            coordinate = bias + 1
+        first, last = offsets[user], offsets[user + 1]
+        _combine(features[first:last], coefficients[first:last], start, out[user])
 
 
 @compiled_reordering
-def _combine(rows: F32, coefficients: F32, c: int, low: int, out: F32) -> None:
-    """Write sum_i a_i x_i; rows in threes, so that the sum is loaded and stored a third as often."""
-    m, high = rows.shape[0], low + out.size
-    out[:] = np.float32(0)
-    for i in range(0, m - 2, 3):
+def _combine(rows: F32, coefficients: F32, start: int, out: F32) -> None:
+    """Write coordinates start .. start + width - 1 of sum_i a_i (x_i, 1)^T."""
+    m, stride = rows.shape[0], rows.shape[1] + 1
+    for i in range(0, m - 5, 6):
+        _add_six(rows, coefficients, i, start, out)
+    for i in range(m - m % 6, m):
+        _add_one(rows, coefficients, i, start, out)
+    for c in range(start // stride, (start + out.size) // stride):
+        total = np.float32(0)
+        for i in range(m):
+            total += coefficients[i, c]
+        out[(c + 1) * stride - 1 - start] = total
+
+
+@compiled_reordering
+def _add_six(rows: F32, coefficients: F32, i: int, start: int, out: F32) -> None:
+    """Add six rows to the sum, so that it is loaded and stored once for all of them; the first only store it."""
+    x0, x1, x2, x3, x4, x5 = rows[i], rows[i + 1], rows[i + 2], rows[i + 3], rows[i + 4], rows[i + 5]
+    stride = rows.shape[1] + 1
+    for c in range(start // stride, -(-(start + out.size) // stride)):
+        low, high, shift = _span(c, stride, start, out.size)
         a0, a1, a2 = coefficients[i, c], coefficients[i + 1, c], coefficients[i + 2, c]
-        x0, x1, x2 = rows[i, low:high], rows[i + 1, low:high], rows[i + 2, low:high]
-        for p in range(out.size):
-            out[p] += a0 * x0[p] + a1 * x1[p] + a2 * x2[p]
-    for i in range(m - m % 3, m):
-        a, x = coefficients[i, c], rows[i, low:high]
-        for p in range(out.size):
-            out[p] += a * x[p]
+        a3, a4, a5 = coefficients[i + 3, c], coefficients[i + 4, c], coefficients[i + 5, c]
+        if i == 0:
+            for p in range(low, high):
+                out[p + shift] = a0 * x0[p] + a1 * x1[p] + a2 * x2[p] + a3 * x3[p] + a4 * x4[p] + a5 * x5[p]
+        else:
+            for p in range(low, high):
+                out[p + shift] += a0 * x0[p] + a1 * x1[p] + a2 * x2[p] + a3 * x3[p] + a4 * x4[p] + a5 * x5[p]
+
+
+@compiled_reordering
+def _add_one(rows: F32, coefficients: F32, i: int, start: int, out: F32) -> None:
+    """The same with one row."""
+    x, stride = rows[i], rows.shape[1] + 1
+    for c in range(start // stride, -(-(start + out.size) // stride)):
+        low, high, shift = _span(c, stride, start, out.size)
+        a = coefficients[i, c]
+        if i == 0:
+            for p in range(low, high):
+                out[p + shift] = a * x[p]
+        else:
+            for p in range(low, high):
+                out[p + shift] += a * x[p]
+
+
+@inlined
+def _span(c: int, stride: int, start: int, width: int) -> tuple[np.uint64, np.uint64, np.uint64]:
+    """Which features of class c are asked for, and how far on their coordinates are; unsigned, as indices are fast."""
+    begin = c * stride - start
+    low, high = max(-begin, 0), min(width - begin, stride - 1)
+    # Backwards where the class begins before what is asked for: modulo 2^64.
+    return np.uint64(low), np.uint64(max(low, high)), np.uint64(begin)

@@ -18,7 +18,7 @@ per coordinate from the operating system, whatever the data, and nothing that it
 import numpy as np
 
 from apes.client.clip import GRID, clip_norm
-from apes.client.draws.coded import TIE, Place, first_words, is_finite
+from apes.client.draws.coded import TIE, Place, first_words
 from apes.mathematics.arrays import F32, I32, U8, U32, U64
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import Address, Key, SystemSource, philox
@@ -49,10 +49,9 @@ def draw_bits(updates: F32, flips: U64, clip: float, limit: int, address: Addres
     steps = np.empty(width, dtype=np.int32)
     own = words[first % 4 :]
     for u in range(users):
-        if not is_finite(updates[u].view(np.uint32)):
-            return False
         place = (np.uint64(first_user + u), stream, np.uint64(first))
-        clip_norm(updates[u], clip, limit, steps)
+        if not clip_norm(updates[u], clip, limit, steps):
+            return False
         first_words(words, place, key)
         _round_and_flip(steps, own, flips[u], bits[u])
         _settle_ties(flips[u], place, key, bits[u])

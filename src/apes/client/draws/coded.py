@@ -22,7 +22,7 @@ accepted by two straight lines below the table, without looking anything up; the
 
 import numpy as np
 
-from apes.client.clip import clipped
+from apes.client.clip import EXPONENT, clipped
 from apes.mathematics.arrays import F32, I32, U8, U16, U32, U64, Word
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import Address, Key, philox
@@ -92,8 +92,8 @@ def is_finite(bits: U32) -> bool:
     """Whether all exponents of these floats' bits are below the one of infinities and NaN."""
     largest = np.uint32(0)
     for i in range(bits.size):
-        largest = max(largest, bits[i] & np.uint32(0x7F800000))
-    return bool(largest < np.uint32(0x7F800000))
+        largest = max(largest, bits[i] & EXPONENT)
+    return bool(largest < EXPONENT)
 
 
 @compiled

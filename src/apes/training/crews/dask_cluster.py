@@ -15,7 +15,7 @@ from apes.errors import WorkersError
 from apes.shuffler.parts import Part
 from apes.training.crews.crew import Facts, in_tree
 from apes.training.crews.kept import cannot_travel
-from apes.training.crews.same_code import own_version
+from apes.training.crews.same_code import own_version, refusal
 from apes.training.crews.work import gather
 
 # Seconds: how long a cluster may be silent when it is first asked, how often it is looked at in a round, and how long
@@ -143,8 +143,7 @@ class DaskCluster:
         for worker, version in self._client.run(own_version, on_error="return").items():
             if version != own_version():
                 got = version if isinstance(version, str) else f"none ({type(version).__name__}: {version})"
-                wanted = own_version()
-                raise WorkersError(f"every worker must have apes {wanted}, as this process has; got {got} on {worker}")
+                raise WorkersError(f"{refusal(own_version(), got)}; at {worker}")
 
     def _result(self, total: Any) -> Part:
         from distributed import KilledWorker

@@ -11,7 +11,7 @@ from apes.shuffler.parts import Part
 from apes.training.crews.crew import in_tree
 from apes.training.crews.hands import HandLost
 from apes.training.crews.kept import Call, Failed, attempt, cannot_travel
-from apes.training.crews.same_code import own_version
+from apes.training.crews.same_code import own_version, refusal
 
 LOCAL = "ray://local"
 # Seconds in which an actor has to start: on a machine that has not run Python yet, it imports everything.
@@ -175,7 +175,7 @@ def _greeted(actor: Any, hello: Any) -> RayHand | None:
         said = " ".join(str(error).split())[-300:]
         raise WorkersError(f"a Ray worker did not start; is apes installed there? {said}") from None
     if version != (wanted := own_version()):
-        raise WorkersError(f"every worker must have apes {wanted}, as this process has; got {version} on Ray")
+        raise WorkersError(f"{refusal(wanted, version)}; on Ray")
     return RayHand(actor, pid)
 
 
