@@ -95,33 +95,44 @@ def _local_weights(weights: F32, rows: F32, a: F32, out: F32) -> None:
 
 @compiled_reordering
 def _logits(rows: F32, weights: F32, out: F32) -> None:
-    """Scores of every row."""
-    for i in range(rows.shape[0]):
-        _row_logits(rows[i], weights, out[i])
+    """Scores of every row; rows by twos, classes by fives, so that a number is loaded once for several of them."""
+    last = rows.shape[0] - 1
+    for i in range(0, last, 2):
+        _pair_logits(rows[i], rows[i + 1], weights, out[i], out[i + 1])
+    if last % 2 == 0:
+        _pair_logits(rows[last], rows[last], weights, out[last], out[last])
 
 
 @compiled_reordering
-def _row_logits(x: F32, weights: F32, out: F32) -> None:
-    """Scores of one row; classes in fives, so that a feature is loaded once for five of them."""
+def _pair_logits(x: F32, y: F32, weights: F32, x_out: F32, y_out: F32) -> None:
+    """Scores of two rows, which may be the same."""
     classes, size = weights.shape[0], weights.shape[1] - 1
     for c in range(0, classes - 4, 5):
         w0, w1, w2, w3, w4 = weights[c], weights[c + 1], weights[c + 2], weights[c + 3], weights[c + 4]
-        t0 = t1 = t2 = t3 = t4 = np.float32(0)
+        s0 = s1 = s2 = s3 = s4 = t0 = t1 = t2 = t3 = t4 = np.float32(0)
         for p in range(size):
-            t0 += x[p] * w0[p]
-            t1 += x[p] * w1[p]
-            t2 += x[p] * w2[p]
-            t3 += x[p] * w3[p]
-            t4 += x[p] * w4[p]
-        out[c], out[c + 1], out[c + 2], out[c + 3], out[c + 4] = t0, t1, t2, t3, t4
+            s0 += x[p] * w0[p]
+            s1 += x[p] * w1[p]
+            s2 += x[p] * w2[p]
+            s3 += x[p] * w3[p]
+            s4 += x[p] * w4[p]
+            t0 += y[p] * w0[p]
+            t1 += y[p] * w1[p]
+            t2 += y[p] * w2[p]
+            t3 += y[p] * w3[p]
+            t4 += y[p] * w4[p]
+        bias0, bias1, bias2, bias3, bias4 = w0[size], w1[size], w2[size], w3[size], w4[size]
+        x_out[c], x_out[c + 1], x_out[c + 2] = s0 + bias0, s1 + bias1, s2 + bias2
+        x_out[c + 3], x_out[c + 4] = s3 + bias3, s4 + bias4
+        y_out[c], y_out[c + 1], y_out[c + 2] = t0 + bias0, t1 + bias1, t2 + bias2
+        y_out[c + 3], y_out[c + 4] = t3 + bias3, t4 + bias4
     for c in range(classes - classes % 5, classes):
         w = weights[c]
-        t = np.float32(0)
+        s = t = np.float32(0)
         for p in range(size):
-            t += x[p] * w[p]
-        out[c] = t
-    for c in range(classes):
-        out[c] += weights[c, size]
+            s += x[p] * w[p]
+            t += y[p] * w[p]
+        x_out[c], y_out[c] = s + w[size], t + w[size]
 
 
 @compiled

@@ -10,7 +10,7 @@ from apes.errors import ProtocolError
 from apes.mathematics.arrays import I64, U8, U16
 from apes.mathematics.compiled import compiled
 
-_TALLY_LIMIT = 2**16 - 1
+_TALLY_LIMIT, _LARGEST_CODE = 2**16 - 1, 2**8 - 1
 # 64 coordinates x 256 levels x 2 bytes stay in a first-level cache while a block's users run through them.
 _COORDINATES_AT_ONCE = 64
 # First coordinate of a report, and how many there are.
@@ -109,9 +109,10 @@ def count_levels(codes: U8, counts: U16) -> bool:
     Returns False, having counted nothing, if a code is not a level.
     """
     users, width = codes.shape
-    for u in range(users):
-        if codes[u].max() >= counts.shape[1]:
-            return False
+    if counts.shape[1] <= _LARGEST_CODE:
+        for u in range(users):
+            if codes[u].max() >= counts.shape[1]:
+                return False
     for start in range(0, width, _COORDINATES_AT_ONCE):
         stop = min(start + _COORDINATES_AT_ONCE, width)
         for u in range(users):

@@ -31,6 +31,7 @@ _LOW_BITS = np.uint64((1 << 53) - 1)
 _WORD = np.uint64(32)
 _TIED = np.uint8(2)
 _EIGHT_TIES = np.uint64(0x0202020202020202)
+_LOOKED_AT = 64
 _COORDINATES_AT_ONCE = 1 << 19
 
 
@@ -73,12 +74,15 @@ def _round_and_flip(steps: I32, words: U32, flip: np.uint64, bits: U8) -> None:
 
 @compiled
 def _settle_ties(flip: np.uint64, place: Place, key: Key, bits: U8) -> None:
-    # Eight at a time: most have no mark.
-    whole = bits.size // 8 * 8
+    # Sixty-four at a time: most have no mark.
+    whole = bits.size // _LOOKED_AT * _LOOKED_AT
     eights = bits[:whole].view(np.uint64)
-    for m in range(np.uint64(eights.size)):
-        if eights[m] & _EIGHT_TIES:
-            _settle(flip, place, key, bits, 8 * m, 8 * m + 8)
+    for m in range(np.uint64(0), np.uint64(eights.size), np.uint64(8)):
+        marks = np.uint64(0)
+        for i in range(np.uint64(8)):
+            marks |= eights[m + i]
+        if marks & _EIGHT_TIES:
+            _settle(flip, place, key, bits, 8 * m, 8 * m + _LOOKED_AT)
     _settle(flip, place, key, bits, whole, bits.size)
 
 

@@ -9,6 +9,9 @@ from apes.messages import Batch
 from apes.training.crews.crew import Facts, Job
 from apes.training.crews.work import Order, Present, edges, take_reports
 
+# How many times smaller the last blocks are.
+_LAST_ONES = 4
+
 
 class Threads:
     """So many threads, at least 1; ``users_at_once`` are in a block, or what suits the model."""
@@ -32,8 +35,13 @@ class Threads:
 
         with quiet_blas():
             with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(work, edges(present.span, order.block_users)))
+                list(pool.map(work, self._blocks(present.span, order.block_users)))
             return gathered.release()
+
+    def _blocks(self, span: range, size: int) -> list[tuple[int, int]]:
+        """Blocks of so many users, towards the end smaller ones: the last thread to be done is not far behind."""
+        last = max(span.start, span.stop - self._threads * size)
+        return edges(range(span.start, last), size) + edges(range(last, span.stop), -(-size // _LAST_ONES))
 
     def __enter__(self) -> Self:
         return self

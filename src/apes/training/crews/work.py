@@ -21,10 +21,10 @@ from apes.training.crews.same_code import check_version
 
 # Numbers of a block that are in memory at once: 16 MB of updates per thread, or one update if that is longer.
 _NUMBERS_AT_ONCE = 1 << 22
-# Users in a block, unless somebody says otherwise: as many as have 4 MB of updates together, within limits. In a block
+# Users in a block, unless somebody says otherwise: as many as have 6 MB of updates together, within limits. In a block
 # that is done too soon, threads spend their time handing the interpreter's lock to and fro; and counts per level are
 # brought into the first cache once per block.
-FEWEST_USERS, _MOST_USERS, _NUMBERS_THAT_SUIT = 64, 1024, 1 << 20
+FEWEST_USERS, _MOST_USERS, _NUMBERS_THAT_SUIT = 64, 1024, 3 << 19
 
 
 @dataclass(frozen=True, eq=False)
