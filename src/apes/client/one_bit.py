@@ -1,7 +1,6 @@
 """Reports of one bit per coordinate, on updates whose norm is bounded as well: |x_j| <= C for all j and |x|_2 <= R."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -9,11 +8,14 @@ import numpy as np
 from apes.checks import finite, positive, within
 from apes.client.clip import MOST_COORDINATES, norm_limit
 from apes.client.draws.bits import draw_bits, draw_bits_on_device
+from apes.client.kept_tables import KeptTables
 from apes.client.randomizer import CodedClipLaplace, Place, Randomizer, as_block
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, U8, U64
 from apes.mathematics.randomness import SimulationSource, SystemSource
 from apes.mathematics.thresholds import flip_thresholds
+
+_KEPT = KeptTables()
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class OneBit(Randomizer):
 
     def prepare(self, budgets: F64) -> U64:
         """Flip thresholds of a block of users; kept, since the same blocks come again every round."""
-        return _kept_flips(np.asarray(budgets, dtype=np.float64).tobytes())
+        budgets = np.asarray(budgets, dtype=np.float64)
+        return _KEPT.get((budgets.tobytes(), 2), lambda: flip_thresholds(budgets))
 
     def draw(self, updates: F32, tables: U64, place: Place, source: SimulationSource) -> U8:
         """Bits drawn from the simulation's randomness, of whole updates."""
@@ -64,11 +67,3 @@ def _whole_updates(updates: F32, users: int) -> F32:
     if not updates.shape[1] <= MOST_COORDINATES:
         raise ParameterError(f"dimensions must be in [1, {MOST_COORDINATES}] with a norm, got {updates.shape[1]}")
     return updates
-
-
-# A million users in blocks of 64; 1 kB each.
-@lru_cache(maxsize=1 << 14)
-def _kept_flips(budgets: bytes) -> U64:
-    flips = flip_thresholds(np.frombuffer(budgets))
-    flips.setflags(write=False)
-    return flips

@@ -7,7 +7,6 @@ part of their coordinates.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,11 +17,13 @@ from apes.client.draws.coded import draw_codes
 from apes.client.draws.continuous import draw_clip_laplace, draw_clip_laplace_at_zero, draw_laplace
 from apes.client.draws.device import draw_codes_on_device
 from apes.client.draws.padding import draw_padding
+from apes.client.kept_tables import KeptTables
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, U8, U64
 from apes.mathematics.randomness import Address, Purpose, SimulationSource, SystemSource
 from apes.mathematics.thresholds import MAX_LEVELS, acceptance_thresholds
 
+_KEPT = KeptTables()
 Values = U8 | F32
 Tables = NDArray[Any]
 
@@ -80,7 +81,8 @@ class CodedClipLaplace(Randomizer):
 
     def prepare(self, budgets: F64) -> U64:
         """Acceptance thresholds of a block of users; kept, since the same blocks come again every round."""
-        return _kept_thresholds(np.asarray(budgets, dtype=np.float64).tobytes(), self.levels)
+        budgets = np.asarray(budgets, dtype=np.float64)
+        return _KEPT.get((budgets.tobytes(), self.levels), lambda: acceptance_thresholds(budgets, self.levels))
 
     def draw(self, updates: F32, tables: U64, place: Place, source: SimulationSource) -> U8:
         """Levels drawn from the simulation's randomness."""
@@ -158,11 +160,3 @@ def _finite_block(updates: F32, users: int) -> tuple[F32, F32]:
     updates = as_block(updates, users)
     finite("updates", updates)
     return updates, np.empty_like(updates)
-
-
-# 512 blocks of 64 users and 256 levels take 64 MB; a larger population builds its tables anew every round.
-@lru_cache(maxsize=512)
-def _kept_thresholds(budgets: bytes, levels: int) -> U64:
-    table = acceptance_thresholds(np.frombuffer(budgets), levels)
-    table.setflags(write=False)
-    return table

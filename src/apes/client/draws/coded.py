@@ -64,8 +64,8 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
     words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
     marks = np.empty(width, dtype=np.uint16)
     unsure = np.empty(width + 1, dtype=np.uint32)
-    pending = np.empty(width + 1, dtype=np.uint32)
-    rare = np.empty(6 * width + 1, dtype=np.uint32)
+    left_over = np.empty(width + 1, dtype=np.uint32)
+    rare = np.empty(5 * width + 1, dtype=np.uint32)
     retries = np.empty((4, width), dtype=np.uint32)
     leading = np.full(257, -1, dtype=np.int32)
     for u in range(users):
@@ -77,10 +77,9 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
             return False
         first_words(words, place, key)
         _propose(updates[u], own, clip, row.size, _lines(leading[: row.size]), marks, codes[u])
-        unsure_count = _list_unsure(marks, unsure)
-        counts = _look_up(own, marks, codes[u], leading, unsure[:unsure_count], pending, rare)
-        _retry_words(pending[: counts[0]], place, key, retries)
-        rare_count = _retry(retries, marks, leading, row.size, pending[: counts[0]], rare, counts[1], codes[u])
+        listed = unsure[: _list_unsure(marks, unsure)]
+        _retry_words(listed, place, key, retries)
+        rare_count = _retry(own, retries, marks, leading, row.size, listed, left_over, rare, codes[u])
         for m in range(rare_count):
             i = rare[m]
             codes[u, i] = _settle(updates[u, i], own[i], i, clip, row, place, key)
@@ -174,57 +173,55 @@ def _list_unsure(marks: U16, unsure: U32) -> int:
 
 
 @compiled
-def _look_up(words: U32, marks: U16, codes: U8, leading: I32, unsure: U32, pending: U32, rare: U32) -> tuple[int, int]:
-    """Of the unsure, list those that attempt 0 does not accept by its leading bits, and those where these tie."""
-    n, found = np.uint64(0), np.uint64(0)
+def _retry_words(unsure: U32, place: Place, key: Key, retries: U32) -> None:
+    user, stream, first = place
+    r0, r1, r2, r3 = retries[0], retries[1], retries[2], retries[3]
+    for m in range(np.uint64(unsure.size)):
+        a, b, c, d = philox(first + np.uint64(unsure[m]), _ONE, user, stream, key[0], key[1])
+        r0[m], r1[m], r2[m], r3[m] = np.uint32(a), np.uint32(b), np.uint32(c), np.uint32(d)
+
+
+@compiled
+def _retry(
+    words: U32, retries: U32, marks: U16, leading: I32, levels: int, unsure: U32, left_over: U32, rare: U32, codes: U8
+) -> int:
+    """Of the unsure, attempts 0 to 4 by their leading bits; list what ties, is never accepted, or is still open.
+
+    Next to none of the unsure is accepted by attempt 0, so that it is looked up together with the next one.
+    """
+    mask, last = np.int32(proposal_mask(levels)), np.int32(levels - 1)
+    first, count, found = retries[0], np.uint64(0), np.uint64(0)
     for m in range(np.uint64(unsure.size)):
         i = unsure[m]
         is_never = marks[i] >= _NEVER_MARK
         j = np.int32(marks[i] & _LEVEL)
         step = _NEVER if is_never else np.uint32(abs(np.int32(codes[i]) - j))
         margin = np.int32(words[i] >> _ACCEPTANCE_SHIFT) - leading[step]
-        pending[n] = i
-        n += np.uint64(margin >= 0)
+        is_open = margin >= 0
+        k = np.int32(np.int32(first[m]) & mask)
+        next_step = np.uint32(abs(k - j)) if k <= last else _NEVER
+        next_margin = np.int32(first[m] >> _ACCEPTANCE_SHIFT) - leading[next_step]
+        codes[i] = np.uint8(k) if is_open else codes[i]
+        left_over[count] = np.uint32(m)
+        count += np.uint64(is_open & (next_margin >= 0))
         rare[found] = i
-        found += np.uint64(is_never | (margin == 0))
-    return int(n), int(found)
-
-
-@compiled
-def _retry_words(pending: U32, place: Place, key: Key, retries: U32) -> None:
-    user, stream, first = place
-    r0, r1, r2, r3 = retries[0], retries[1], retries[2], retries[3]
-    for m in range(np.uint64(pending.size)):
-        a, b, c, d = philox(first + np.uint64(pending[m]), _ONE, user, stream, key[0], key[1])
-        r0[m], r1[m], r2[m], r3[m] = np.uint32(a), np.uint32(b), np.uint32(c), np.uint32(d)
-
-
-@compiled
-def _retry(
-    retries: U32, marks: U16, leading: I32, levels: int, pending: U32, rare: U32, rare_count: int, codes: U8
-) -> int:
-    """Attempts 1 to 4 by their leading bits; what ties or is never accepted becomes rare."""
-    mask = np.int32(proposal_mask(levels))
-    last = np.int32(levels - 1)
-    still_open = np.arange(pending.size + 1).astype(np.uint32)
-    count, found = np.uint64(pending.size), np.uint64(rare_count)
-    for lane in range(4):
-        words = retries[lane]
-        left = np.uint64(0)
+        found += np.uint64(is_never | (margin == 0) | (is_open & (next_margin == 0)))
+    for lane in range(1, 4):
+        drawn, left = retries[lane], np.uint64(0)
         for m in range(count):
-            p = still_open[m]
-            i = pending[p]
-            k = np.int32(np.int32(words[p]) & mask)
+            p = left_over[m]
+            i = unsure[p]
+            k = np.int32(np.int32(drawn[p]) & mask)
             step = np.uint32(abs(k - np.int32(marks[i] & _LEVEL))) if k <= last else _NEVER
-            margin = np.int32(words[p] >> _ACCEPTANCE_SHIFT) - leading[step]
+            margin = np.int32(drawn[p] >> _ACCEPTANCE_SHIFT) - leading[step]
             codes[i] = np.uint8(k)
-            still_open[left] = p
+            left_over[left] = p
             left += np.uint64(margin >= 0)
             rare[found] = i
             found += np.uint64(margin == 0)
         count = left
     for m in range(count):
-        rare[found + m] = pending[still_open[m]]
+        rare[found + m] = unsure[left_over[m]]
     return int(found + count)
 
 
