@@ -13,8 +13,8 @@ from scipy.stats import norm as normal
 from apes import LogisticRegression, Terms
 from apes.client.client import DeviceClient
 from apes.client.clip import GRID, MOST_COORDINATES, clip_norm, norm_limit
-from apes.client.draws.bits import draw_bits, draw_bits_on_device
-from apes.client.draws.coded import TIE
+from apes.client.draws.bits import _compare, draw_bits, draw_bits_on_device
+from apes.client.draws.coded import TIE, first_words
 from apes.client.one_bit import OneBit
 from apes.client.randomizer import Place
 from apes.errors import ParameterError
@@ -107,31 +107,51 @@ def test_rounding_is_random_and_no_coordinate_dearer_than_another(drawn):
 
 
 def one_by_one(update, flip, norm, user=3):
-    """The draws of a simulation as their description says, in Python's integers."""
+    """The draws of a simulation as their description says, in Python's integers; and how many are near a tie."""
     steps = np.empty(update.size, dtype=np.int32)
     clip_norm(update, 1.0, norm_limit(norm, 1.0), steps)
-    stream = SOURCE.stream(Purpose.REPORT)
-    ties, bits = 0, []
-    for c, k in enumerate(steps.tolist()):
-        word = int(philox(np.uint64(c // 4), np.uint64(0), np.uint64(user), stream, *SOURCE.key)[c % 4])
-        a, b, _, _ = (int(lane) for lane in philox(np.uint64(c), TIE, np.uint64(user), stream, *SOURCE.key))
-        uniform = (word >> 21 << 53) | ((a << 32 | b) >> 11)
-        ties += word >> 21 == int(flip) >> 53
-        bits.append((word % 2**21 < GRID + k) ^ (uniform < int(flip)))
-    return bits, ties
+    stream, gain = SOURCE.stream(Purpose.REPORT), 2**64 - 2 * int(flip)
+    words = np.empty(4 * (update.size // 8 + 2), dtype=np.uint32)
+    first_words(words, (np.uint64(user), stream, np.uint64(0)), SOURCE.key)
+    near, bits = 0, []
+    for c, (k, word) in enumerate(zip(steps.tolist(), np.repeat(words, 2).tolist(), strict=False)):
+        half, limit = word >> 16 if c % 2 else word % 2**16, 2**84 + k * gain
+        if is_near := abs(half - (limit >> 69)) <= 1:
+            a, b, d, _ = (int(lane) for lane in philox(np.uint64(c), TIE, np.uint64(user), stream, *SOURCE.key))
+            bits.append((half << 69) + (d >> 27 << 64) + (a << 32) + b < limit)
+        else:
+            bits.append(half < limit >> 69)
+        near += is_near and half == limit >> 69
+    return bits, near
 
 
-@pytest.mark.parametrize("budget", [0.001, 0.3, 9.0])
+@pytest.mark.parametrize("budget", [1e-9, 0.001, 0.3, 9.0, 40.0])
 def test_simulated_bits_are_those_of_their_words(budget):
-    update = np.random.default_rng(1).normal(0, 0.5, (1, 20_003)).astype(np.float32)
+    update = np.random.default_rng(1).normal(0, 0.5, (1, 600_003)).astype(np.float32)
     flip = flip_thresholds(np.array([budget]))[0]
-    expected, ties = one_by_one(update[0], flip, 30.0)
-    assert ties > 3
-    assert in_simulation(update, 30.0, flip)[0].tolist() == expected
+    expected, ties = one_by_one(update[0], flip, 300.0)
+    assert ties > 1
+    assert in_simulation(update, 300.0, flip)[0].tolist() == expected
+
+
+@pytest.mark.parametrize("step", [-GRID, -GRID + 1, -12345, -1, 0, 1, 7, 54321, GRID - 1, GRID])
+@pytest.mark.parametrize("budget", [1e-9, 0.05, 1.0, 7.0, 40.0])
+def test_what_floating_point_decides_is_right(step, budget):
+    """For all 2^16 first halves: what is not left open is what all 85 bits say, whichever the others are."""
+    gain = np.uint64(2**64 - 2 * int(flip_thresholds(np.array([budget]))[0]))
+    halves, bits = np.arange(1 << 16, dtype=np.uint16), np.empty(1 << 16, dtype=np.uint8)
+    _compare(np.full(1 << 16, step, dtype=np.int32), halves, gain, bits)
+    limit = 2**84 + step * int(gain)
+    whole, rest = limit >> 69, limit % 2**69
+    surely_one = np.flatnonzero(bits == 1)
+    surely_zero = np.flatnonzero(bits == 0)
+    assert (surely_one < whole).all()
+    assert (surely_zero >= whole + (rest > 0)).all()
+    assert (bits == 2).sum() <= 3
 
 
 def test_a_tie_is_decided_by_further_bits():
-    """With an F whose leading bits are 0 and whose others are all 1, half of nothing but ties flips."""
+    """With an F whose leading bits are 0, what is nearly always 1 is 0 as often as its further bits say."""
     width = 1 << 18
     update = np.full((1, width), 5.0, dtype=np.float32)
     assert (in_simulation(update, 1e9, np.uint64(2**53 - 1)) == 0).sum() > 0

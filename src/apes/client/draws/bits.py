@@ -5,12 +5,14 @@ The update is clipped to steps k of C / N, N = 2^20 (`apes.client.clip.clip_norm
 1. k / N is rounded at random to +1 or -1: to +1 if 21 random bits are below N + k, so with probability (N + k) / 2N.
 2. The sign is flipped if a uniform 64-bit number is below the user's F (`apes.mathematics.thresholds`).
 
-Both are exact, and the flip comes after the rounding: a single comparison with a rounded probability would be off by
-more than small budgets allow. The bit that leaves is 1 for +1.
+Both are exact, and so is what both make together: the bit that leaves, 1 for +1, is 1 with probability S / 2^85,
+S = 2^84 + k G, G = 2^64 - 2 F.
 
-In a simulation the word of coordinate c is lane c % 4 of stage 0, index c // 4: its low 21 bits round, its upper 11 are
-the flip's first; only when these tie with F's are the other 53 drawn, from stage TIE, index c. A device takes two words
-per coordinate from the operating system, whatever the data, and nothing that it does branches on them.
+A simulation therefore compares one uniform number of 85 bits with S. Its first 16 are the half c % 8 of stage 0, index
+c // 8; only when they do not decide are the other 69 drawn, from stage TIE, index c. A comparison with a *rounded*
+probability would be off by more than small budgets allow: what floating point says is taken only where it cannot be
+wrong. A device takes two words per coordinate from the operating system, whatever the data, and nothing that it does
+branches on them.
 """
 
 # parameters: compiled loops take arrays and words; numba does not know our objects.
@@ -19,18 +21,19 @@ import numpy as np
 
 from apes.client.clip import GRID, clip_norm
 from apes.client.draws.coded import TIE, Place, first_words
-from apes.mathematics.arrays import F32, I32, U8, U32, U64
+from apes.mathematics.arrays import F32, I32, U8, U16, U64
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import Address, Key, SystemSource, philox
+from apes.mathematics.uint128 import ZERO, add, mul_high, subtract
 
-_ROUNDING_BITS = 21
 _ROUNDING = np.uint32(2 * GRID - 1)
-_FLIP_SHIFT = np.uint32(_ROUNDING_BITS)
-_LEADING, _FURTHER = np.uint64(53), np.uint64(11)
-_LOW_BITS = np.uint64((1 << 53) - 1)
-_WORD = np.uint64(32)
-_TIED = np.uint8(2)
-_EIGHT_TIES = np.uint64(0x0202020202020202)
+# S / 2^69 is compared with 16 bits in float32. Its error: 2^-9 of rounding G, k G and the sum each, all below 2^16, and
+# as much of the difference; 2^-7 altogether.
+_HALF_WAY, _UNIT, _UNSURE = np.float32(2**15), 2.0**-69, np.float32(2.0**-6)
+_FURTHER_BITS, _FROM_A_LANE, _WORD = np.uint64(5), np.uint64(27), np.uint64(32)
+_HALF_OF_ALL = np.uint64(GRID)
+_OPEN = np.uint8(2)
+_EIGHT_OPEN = np.uint64(0x0202020202020202)
 _LOOKED_AT = 64
 _COORDINATES_AT_ONCE = 1 << 19
 
@@ -46,54 +49,61 @@ def draw_bits(updates: F32, flips: U64, clip: float, limit: int, address: Addres
     """
     users, width = updates.shape
     first_user, first, stream = address
-    words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
+    words = np.empty(4 * (width // 8 + 2), dtype=np.uint32)
     steps = np.empty(width, dtype=np.int32)
-    own = words[first % 4 :]
+    own = words.view(np.uint16)[first % 8 :]
     for u in range(users):
-        place = (np.uint64(first_user + u), stream, np.uint64(first))
         if not clip_norm(updates[u], clip, limit, steps):
             return False
-        first_words(words, place, key)
-        _round_and_flip(steps, own, flips[u], bits[u])
-        _settle_ties(flips[u], place, key, bits[u])
+        # Eight coordinates share a counter, where those words are made for four.
+        first_words(words, (np.uint64(first_user + u), stream, np.uint64(first // 2)), key)
+        gain = np.uint64(0) - np.uint64(2) * flips[u]
+        _compare(steps, own, gain, bits[u])
+        _settle_open(steps, own, gain, (np.uint64(first_user + u), stream, np.uint64(first)), key, bits[u])
     return True
 
 
 @compiled
-def _round_and_flip(steps: I32, words: U32, flip: np.uint64, bits: U8) -> None:
-    """Decide all by their words; a tie of the flip's leading bits is marked, with the sign before the flip."""
-    leading = np.int32(flip >> _LEADING)
+def _compare(steps: I32, halves: U16, gain: np.uint64, bits: U8) -> None:
+    """Decide all by their first 16 bits; what they leave open is marked."""
+    slope = np.float32(np.float64(gain) * _UNIT)
     for i in range(bits.size):
-        word = words[i]
-        # Brought back to 32 bits one by one: the compiler would go on in 64, of which vectors hold half as many.
-        plus = np.int32(np.int32(word & _ROUNDING) < np.int32(steps[i] + np.int32(GRID)))
-        upper = np.int32(word >> _FLIP_SHIFT)
-        sign = np.int32(plus ^ np.int32(upper < leading))
-        bits[i] = np.uint8(np.int32(sign | np.int32(np.int32(upper == leading) << np.int32(1))))
+        ahead = (np.float32(steps[i]) * slope + _HALF_WAY) - np.float32(np.int32(halves[i]))
+        is_no_zero = np.int32(ahead > -_UNSURE)
+        is_no_one = np.int32(ahead < np.float32(1) + _UNSURE)
+        bits[i] = np.uint8(np.int32(is_no_zero << np.int32(is_no_zero & is_no_one)))
 
 
 @compiled
-def _settle_ties(flip: np.uint64, place: Place, key: Key, bits: U8) -> None:
-    # Sixty-four at a time: most have no mark.
+def _settle_open(steps: I32, halves: U16, gain: np.uint64, place: Place, key: Key, bits: U8) -> None:
+    # Sixty-four at a time: hardly any have a mark.
     whole = bits.size // _LOOKED_AT * _LOOKED_AT
     eights = bits[:whole].view(np.uint64)
     for m in range(np.uint64(0), np.uint64(eights.size), np.uint64(8)):
         marks = np.uint64(0)
         for i in range(np.uint64(8)):
             marks |= eights[m + i]
-        if marks & _EIGHT_TIES:
-            _settle(flip, place, key, bits, 8 * m, 8 * m + _LOOKED_AT)
-    _settle(flip, place, key, bits, whole, bits.size)
+        if marks & _EIGHT_OPEN:
+            _settle(steps, halves, gain, place, key, bits, 8 * m, 8 * m + _LOOKED_AT)
+    _settle(steps, halves, gain, place, key, bits, whole, bits.size)
 
 
 @compiled
-def _settle(flip: np.uint64, place: Place, key: Key, bits: U8, start: int, stop: int) -> None:
+def _settle(steps: I32, halves: U16, gain: np.uint64, place: Place, key: Key, bits: U8, start: int, stop: int) -> None:
+    """Compare all 85 bits, in integers."""
     user, stream, first = place
     for i in range(start, stop):
-        if bits[i] >= _TIED:
-            a, b, _, _ = philox(first + np.uint64(i), TIE, user, stream, key[0], key[1])
-            flipped = ((a << _WORD) | b) >> _FURTHER < flip & _LOW_BITS
-            bits[i] = (bits[i] & np.uint8(1)) ^ np.uint8(flipped)
+        if bits[i] == _OPEN:
+            a, b, c, _ = philox(first + np.uint64(i), TIE, user, stream, key[0], key[1])
+            high = (np.uint64(halves[i]) << _FURTHER_BITS) | (c >> _FROM_A_LANE)
+            low = (a << _WORD) | b
+            size = np.uint64(abs(steps[i]))
+            product = mul_high(size, gain), size * gain
+            if steps[i] >= 0:
+                top, rest = add(_HALF_OF_ALL, ZERO, product[0], product[1])
+            else:
+                top, rest = subtract(_HALF_OF_ALL, ZERO, product[0], product[1])
+            bits[i] = np.uint8((high < top) | ((high == top) & (low < rest)))
 
 
 def draw_bits_on_device(updates: F32, flips: U64, clip: float, limit: int, source: SystemSource) -> U8:
