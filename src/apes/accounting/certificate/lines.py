@@ -30,6 +30,8 @@ _LARGE = 2500.0
 _NEW_GRID, _NEW_CHORDS = 2.0, 1.03
 # b / a = exp(-f / Var W), f = 1 where W is nearly Gaussian; for small variances several are tried.
 _FACTORS, _SMALL = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.6, 2.4, 4.0), 24.0
+# Beta counts as no less than this: smaller numbers would become subnormal, which takes ten times as long.
+_LEAST = 1e-250
 # A step is a dozen operations on numbers of one sign, each off by a unit.
 _UNITS = 24
 
@@ -179,7 +181,7 @@ def read(slope: float, slopes: Array, beta: Array) -> float:
 @compiled
 def _step(beta: Array, places: U32, weights: Array) -> Array:
     """Beta with one user more: the least over the ratios, the larger one of the two ends."""
-    after, least = np.zeros(beta.size), np.empty(beta.size)
+    after, least = np.full(beta.size, _LEAST), np.empty(beta.size)
     for end in range(2):
         least[:] = 1.0
         for j in range(places.shape[1]):
