@@ -73,7 +73,8 @@ def _tenths(what: str) -> Callable[[float, float, str], None]:
 
     def show(done: float, total: float, state: str) -> None:
         nonlocal said
-        tenths = math.floor(10 * done / max(total, 1e-9) + 1e-9)
+        # Of nothing, all is done.
+        tenths = math.floor(10 * done / total + 1e-9) if total > 0 else 10
         if tenths > said:
             said = tenths
             console.print(f"{what}: {10 * tenths} %, {state}", markup=False, highlight=False)

@@ -19,7 +19,7 @@ def reproduce_command(
     data: Annotated[str, typer.Option(help=f"Data set: {', '.join(NAMES)}.")] = "digits",
     data_dir: shared.DataDir = None,
     out: Annotated[Path, typer.Option(help="Folder for results; what is there is not run again.")] = Path("results"),
-    is_quick: Annotated[bool, typer.Option("--quick", help="A coarse version, everything in two minutes.")] = False,
+    is_quick: Annotated[bool, typer.Option("--quick", help="A coarse version, everything in a few minutes.")] = False,
     page: Annotated[Path | None, typer.Option(help="Write a Markdown page of the results, too.")] = None,
     as_json: shared.Json = False,
 ) -> None:
@@ -48,4 +48,5 @@ def reproduce_command(
         write_page(results, out, page, all_seconds)
     took = time.perf_counter() - began
     facts = {"report": str(report), "seconds": took, "results": results}
-    shared.tell(facts, as_json, f"{report} ({len(results)} tables and figures, {took:.0f} s)")
+    made = f"{len(results)} tables and figures" if len(results) > 1 else what
+    shared.tell(facts, as_json, f"{report} ({made}, {took:.0f} s)")

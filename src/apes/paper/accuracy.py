@@ -73,13 +73,42 @@ def not_the_papers(figures: Figures) -> str:
     """A sentence that says why the paper's accuracies are of something else; empty where they are not."""
     if figures["size"]["is_papers"]:
         return ""
-    papers = f"{PAPER_DATA}, {counted(PAPER_USERS, 'user')}, {counted(PAPER_ROUNDS, 'round')}"
-    return f" The paper's accuracies are of other runs ({papers}; here {of_size(figures)}): no difference is stated."
+    return (
+        f" The paper's accuracies are of other runs ({of_paper()}; here {of_size(figures)}): no difference is stated."
+    )
+
+
+def of_paper() -> str:
+    """What the paper's runs were of, as text."""
+    return f"{PAPER_DATA}, {counted(PAPER_USERS, 'user')}, {counted(PAPER_ROUNDS, 'round')}"
 
 
 def spread(found: dict[str, Any]) -> str:
     """Mean and spread of a cell as text; one run has no spread."""
     return f"{found['mean']:.2f}" + (f" ± {found['spread']:.2f}" if len(found["runs"]) > 1 else "")
+
+
+def without_noise(setting: Setting, result: Results) -> Figures:
+    """Training without noise, with our settings: its accuracy in per cent after all rounds, and in its best one."""
+    runs = [result(part)["accuracy_by_round"] for part in cell(setting, OURS, "non-private", "uniform2")]
+    course = [100 * mean(accuracies) for accuracies in zip(*runs, strict=True)]
+    return {"mean": course[-1], "best": max(course), "best_round": 1 + course.index(max(course)), "rounds": len(course)}
+
+
+def beside_no_noise(found: dict[str, Any], without: Figures) -> str:
+    """How a private cell stands to training without noise, to go on a sentence with, as text.
+
+    Noise teaches nothing: what is clearly above training without it is above a training that has not settled.
+    """
+    gap = without["mean"] - found["mean"]
+    if gap >= -found["spread"]:
+        return f", {below(gap)} training without noise at {without['mean']:.2f} %."
+    is_last = without["best_round"] == without["rounds"]
+    best = "its best so far" if is_last else f"and was at {without['best']:.2f} % after round {without['best_round']}"
+    return (
+        f". Training without noise is at {without['mean']:.2f} % by then, {best}: it has not settled, and is no "
+        "yardstick here."
+    )
 
 
 def below(gap: float) -> str:

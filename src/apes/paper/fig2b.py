@@ -1,9 +1,11 @@
 """Figure 2b: accuracy of UniS, APES and S-APES under the six laws."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.figure import Figure
 
-from apes.paper.accuracy import accuracies, cells, not_the_papers, of_size, rows
+from apes.paper.accuracy import accuracies, cells, not_the_papers, of_paper, of_size, rows
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.parts import Part
 from apes.paper.printed import ACCURACY, LAW_NAMES, LAWS, NAMES
@@ -26,18 +28,21 @@ def _draw(figures: Figures) -> Figure:
     """Three panels of bars: the paper's, ours as published, ours."""
     figure, (first, *others) = panels(13, 4.2, 3, sharey=True)
     places = np.arange(len(LAWS))
-    paper = {name: {law: {"mean": ACCURACY[name][law], "spread": 0.0} for law in LAWS} for name in _FRAMEWORKS}
+    # It prints no spread: no whiskers.
+    paper = {name: {law: {"mean": ACCURACY[name][law], "spread": None} for law in LAWS} for name in _FRAMEWORKS}
     found = figures["accuracy"]
     shown = {"the paper": paper, "ours, as published": found[PUBLISHED], "ours": found[OURS]}
+    of = dict.fromkeys(shown, of_size(figures)) | {"the paper": of_paper()}
     for axes, (title, values) in zip((first, *others), shown.items(), strict=True):
         for i, (name, colour) in enumerate(_COLOURS.items()):
             means, spreads = ([values[name][law][what] for law in LAWS] for what in ("mean", "spread"))
-            axes.bar(places + (i - 1) * 0.27, means, 0.26, yerr=spreads, color=colour, label=NAMES[name], capsize=2)
+            style: dict[str, Any] = {"color": colour, "label": NAMES[name], "capsize": 2}
+            axes.bar(places + (i - 1) * 0.27, means, 0.26, yerr=None if values is paper else spreads, **style)
         axes.set_xticks(places, [LAW_NAMES[law] for law in LAWS], rotation=30, ha="right")
-        axes.set_title(title)
+        axes.set_title(title if figures["size"]["is_papers"] else f"{title}\n{of[title]}")
         axes.grid(visible=False, axis="x")
-    lowest = min(found["mean"] for values in shown.values() for laws in values.values() for found in laws.values())
-    first.set(ylim=(max(0, 10 * np.floor(lowest / 10) - 10), 100), ylabel="accuracy (%)")
+    # Bars are compared by their lengths: from 0.
+    first.set(ylim=(0, 110), yticks=range(0, 101, 20), ylabel="accuracy (%)")
     first.legend(loc="upper left", ncols=3, fontsize=8)
     return figure
 

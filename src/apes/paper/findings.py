@@ -82,6 +82,7 @@ def _of_bounds(figures: list[Result]) -> Iterator[str]:
     if points:
         refuted = sum(point["lower"] > point["published"]["eon_numeric"] for point in points)
         yield (
-            f"EoN's bound is not proved for different budgets: at {refuted} of these {len(points)} points some dataset "
-            "forces more than it says, and docs/published-bounds.md has a population where one does."
+            f"EoN's bound is not proved for different budgets. What some dataset forces exceeds it "
+            f"at {refuted or 'none'} of these {len(points)} points; docs/published-bounds.md has a population where "
+            "it does."
         )

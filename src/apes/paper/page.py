@@ -1,7 +1,7 @@
 """The results as a page of Markdown, with the pictures beside it; the report is made from the same text."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ Result = dict[str, Any]
 _COLUMNS = (
     "*As published*: the authors' settings (unit-norm images, label split, FedProx with mu 0.01, learning rate 1 and "
     "10 local epochs, continuous Clip-Laplace, C = 0.1). *Ours*: gradients, coded reports, our schedule, the same "
-    "budgets, split and C. Only figures called certified are proved."
+    "budgets, split and C. Only figures called certified are guarantees."
 )
 
 
@@ -38,7 +38,10 @@ def markdown(results: Mapping[str, Result], pictures: str, seconds: float) -> st
     """
     is_of_paper = of_paper(results)
     blocks = ["# The paper, reproduced" if is_of_paper else "# Beyond the paper"]
-    blocks += [_setting(list(results.values()), seconds), *([_COLUMNS] if is_of_paper else [])]
+    blocks += [
+        _setting(list(results.values()), seconds),
+        *([_COLUMNS] if is_of_paper and _trained(results.values()) else []),
+    ]
     for result in results.values():
         blocks += _section(result, pictures)
     if found := findings(results):
@@ -57,13 +60,27 @@ def _setting(results: list[Result], seconds: float) -> str:
     if len(results) > 1:
         words[2] = "all"
     size = "a coarse version" if setting["quick"] else "full size"
+    # Alone, one that stops earlier says so.
+    if len(results) == 1:
+        setting = setting | results[0]["figures"].get("size", {})
     took = f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
     rounds = f"{counted(setting['rounds'], 'round')}, " if EXPERIMENTS[results[0]["name"]].is_of_paper else ""
-    return (
-        f"Made by `{' '.join(words)}`, APES {results[0]['version']}, {size}. {counted(setting['users'], 'user')}, "
-        f"{rounds}{counted(len(setting['seeds']), 'seed')}, data set {setting['data']}. {took} on "
-        f"{os.cpu_count()} cores; runs that several tables and figures share are counted in the time of each."
+    trained = (
+        f" Trained with {counted(setting['users'], 'user')}, {rounds}{counted(len(setting['seeds']), 'seed')}, data "
+        f"set {setting['data']}, where nothing else is said."
+        if _trained(results)
+        else ""
     )
+    shared = "; runs that several tables and figures share are counted in the time of each" if len(results) > 1 else ""
+    return (
+        f"Made by `{' '.join(words)}`, APES {results[0]['version']}, {size}.{trained} {took} on "
+        f"{counted(os.cpu_count() or 1, 'core')}{shared}."
+    )
+
+
+def _trained(results: Iterable[Result]) -> bool:
+    """Whether anything was trained, on data, for any of them; bounds and laws are worked out without."""
+    return any(result["data"] for result in results)
 
 
 def _section(result: Result, pictures: str) -> Iterator[str]:

@@ -56,8 +56,8 @@ def epsilon_uc(setting: Setting, law: str, result: Results, printed: dict[str, f
         else:
             bound, m = (user_s_apes, round(KEPT * DIMENSIONS)) if framework == "s-apes" else (user_apes, DIMENSIONS)
             figures = {c.value: bound(epsilon, delta, m, c).epsilon for c in DeltaConvention}
-        # Without a shuffler, it does not matter how many there are.
-        is_papers = setting.users == PAPER_USERS or framework in ("ldp-min", "pldp")
+        # Without a shuffler, too: the smallest and the largest of more budgets are nearer to the law's ends.
+        is_papers = setting.users == PAPER_USERS
         nearest = min(figures, key=lambda name: abs(figures[name] - printed[framework]) if is_papers else 0)
         answer[framework] = {"by_convention": figures, "convention": nearest, "epsilon": figures[nearest]}
         answer[framework] |= {"is_papers": is_papers, "delta_c": delta}

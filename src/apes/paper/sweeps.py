@@ -10,7 +10,18 @@ from apes.paper.accuracy import accuracy, cell, of_size, spread
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.parts import Part
 from apes.paper.privacy import user_part
-from apes.paper.setting import CLIP, COLUMNS, DELTA_USER, KEPT, OURS, PUBLISHED, Setting, training
+from apes.paper.setting import (
+    CLIP,
+    COLUMNS,
+    DELTA_USER,
+    KEPT,
+    OURS,
+    PAPER_DATA,
+    PAPER_USERS,
+    PUBLISHED,
+    Setting,
+    training,
+)
 from apes.storage.pictures import BLUE, BROWN, log_ticks, panels
 from apes.terms.sparsification import Sparsification
 
@@ -109,11 +120,14 @@ def _clip_caption(figures: Figures) -> str:
     curves = [[found["mean"] for found in figures["curves"][PUBLISHED][name]] for name in _CLIPS]
     clipped, laplace = curves
     best, noisy_best = (figures["places"][curve.index(max(curve))] for curve in curves)
+    size = figures["size"]
+    alike = (size["data"], size["users"]) == (PAPER_DATA, PAPER_USERS)
+    of_others = "" if alike else f" of {PAPER_DATA} and {counted(PAPER_USERS, 'user')}"
     return (
         f"{of_size(figures)}, as published: Clip-Laplace is best at C = {best:g} ({max(clipped):.1f} %), Laplace at "
         f"C = {noisy_best:g} ({max(laplace):.1f} %); at the largest C, {figures['places'][-1]:g}, they come to "
-        f"{clipped[-1]:.1f} and {laplace[-1]:.1f} %. The paper, whose figure has no numbers, finds Clip-Laplace best "
-        "at C = 0.1 and Laplace good for small C only."
+        f"{clipped[-1]:.1f} and {laplace[-1]:.1f} %. The paper, whose figure{of_others} has no numbers, finds "
+        "Clip-Laplace best at C = 0.1 and Laplace good for small C only."
     )
 
 

@@ -1,7 +1,7 @@
 """Table 3: privacy and accuracy under Uniform2."""
 
 from apes.accounting.words import counted
-from apes.paper.accuracy import accuracies, below, cells, not_the_papers, rows
+from apes.paper.accuracy import accuracies, beside_no_noise, cells, not_the_papers, rows, without_noise
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.parts import Part
 from apes.paper.printed import EPSILON_C, EPSILON_UC_TABLE_3, NAMES
@@ -23,6 +23,7 @@ def _figures(setting: Setting, result: Results) -> Figures:
         "epsilon_uc": epsilon_uc(setting, _LAW, result, EPSILON_UC_TABLE_3),
         "certified": {"coordinate": bounds["certified"], **user, "rounds": setting.rounds},
         "lower": bounds["lower"],
+        "without_noise": without_noise(setting, result),
         "size": setting.size,
     }
 
@@ -47,16 +48,17 @@ def _privacy(figures: Figures) -> Table:
         *("e_uc, paper", "e_uc, ours as published", "delta' of", "difference", "e_uc, certified"),
     ]
     note = (
-        "e_c at delta_s = 1e-8 as published; e_uc is one round at delta 3.6e-5. Certified only where a theorem covers "
-        "it: '-' means that nothing central is proved, and what is printed is not a guarantee. All rounds together "
-        f"({certified['rounds']}) are certified at {certified['total']:.2f}; the paper prints nothing."
+        "e_c at delta_s = 1e-8 as published (of LDP-Min and PLDP, which are not shuffled, a local budget), certified "
+        "at delta_c = tanh(max/2) delta_s; e_uc is one round at delta 3.6e-5. Certified only where a theorem covers "
+        "it: '-' means that nothing is certified, and what stands beside it is not a guarantee. All rounds of APES "
+        f"together ({certified['rounds']}) are certified at {certified['total']:.2f}; the paper prints nothing."
         f"{of_users(figures['epsilon_uc'], figures['size']['users'])}"
     )
     return Table("Privacy", headings, rows, note)
 
 
 def _caption(figures: Figures) -> str:
-    without, apes = (figures["accuracy"][OURS][name][_LAW]["mean"] for name in ("non-private", "apes"))
+    apes = figures["accuracy"][OURS]["apes"][_LAW]
     size, round_ = figures["size"], figures["certified"]["round"]
     said = [f"APES is certified at {round_:.2f} for a user and one round among {counted(size['users'], 'user')}"]
     if figures["epsilon_uc"]["apes"]["is_papers"]:
@@ -64,10 +66,9 @@ def _caption(figures: Figures) -> str:
         said[0] += f", where the paper prints {EPSILON_UC_TABLE_3['apes']:g}"
         said.append(f"What the paper prints per user is nearest to {len(readings)} readings of delta' (in the table)")
     said.append(
-        f"After {counted(size['rounds'], 'round')} on {size['data']} with our settings APES is at {apes:.2f} %, "
-        f"{below(without - apes)} training without noise at {without:.2f} %"
+        f"After {counted(size['rounds'], 'round')} on {size['data']} with our settings APES is at {apes['mean']:.2f} %"
     )
-    return ". ".join(said) + "."
+    return ". ".join(said) + beside_no_noise(apes, figures["without_noise"])
 
 
 TABLE3 = Experiment("table3", "Table 3: privacy and utility under Uniform2", _parts, _figures, _tables, _caption)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from apes.mathematics.laws import ClipLaplace, Laplace
 from apes.paper.experiment import Experiment, Figures, Results, Table
 from apes.paper.setting import Setting
-from apes.storage.pictures import BLUE, BROWN, PURPLE, log_ticks, panels
+from apes.storage.pictures import BLUE, BROWN, DARK, PURPLE, log_ticks, panels
 
 _CLIPS = (0.01, 0.1, 1.0)
 _BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0)
@@ -31,9 +31,15 @@ def _figures(name: str, setting: Setting, result: Results) -> Figures:
 def _draw(figures: Figures) -> Figure:
     figure, (axes,) = panels(8, 4.4)
     for title, style in (("Clip-Laplace", "o-"), ("Laplace", "s--")):
-        curves = figures["curves"][title]
-        for clip, values, colour in zip(figures["clips"], curves, (BLUE, BROWN, PURPLE), strict=True):
-            axes.plot(figures["budgets"], values, style, color=colour, markersize=4, label=f"{title}, C = {clip:g}")
+        curves = {
+            f"C = {clip:g}": values for clip, values in zip(figures["clips"], figures["curves"][title], strict=True)
+        }
+        colours: tuple[str, ...] = (BLUE, BROWN, PURPLE)
+        # One on top of the other would show the last only.
+        if all(values == figures["curves"][title][0] for values in curves.values()):
+            curves, colours = {"every C": figures["curves"][title][0]}, (DARK,)
+        for (clip, values), colour in zip(curves.items(), colours, strict=True):
+            axes.plot(figures["budgets"], values, style, color=colour, markersize=4, label=f"{title}, {clip}")
     log_ticks(axes, figures["budgets"])
     axes.set_xlabel("local budget")
     if figures["name"] == "variance":
@@ -58,18 +64,19 @@ def _tables(figures: Figures) -> list[Table]:
 
 def _caption(figures: Figures) -> str:
     clipped, classic = (figures["curves"][name][1] for name in _LAWS)
+    clip, budgets = figures["clips"][1], figures["budgets"]
     if figures["name"] == "variance":
         return (
-            f"Exact, from the laws, data at 0. At C = 0.1 and a budget of 0.05 a Clip-Laplace report has a variance of "
-            f"{clipped[0]:.2g}, a Laplace report {classic[0]:.2g}; reports within [-C, C] cannot vary by more than C^2 "
-            f"= {figures['clips'][1] ** 2:.2g}."
+            f"Exact, from the laws, data at 0. At C = {clip:g} and a budget of {budgets[0]:g} a Clip-Laplace report "
+            f"has a variance of {clipped[0]:.2g}, a Laplace report {classic[0]:.2g}; that of a report within [-C, C] "
+            f"cannot be above C^2 = {clip**2:.2g}."
         )
     most = max(classic)
     unbiased = "Laplace has none" if most == 0 else f"Laplace has up to {most:.2g}"
     return (
-        f"Exact, from the laws, data at C / 2. {unbiased}; Clip-Laplace pulls towards zero, at C = 0.1 by "
-        f"{clipped[0]:.3f} for a budget of 0.05 and by {clipped[4]:.3f} for 1: hence the calibration. (Symmetric "
-        "logarithmic axis.)"
+        f"Exact, from the laws, data at C / 2. {unbiased}; Clip-Laplace pulls towards zero, at C = {clip:g} by "
+        f"{clipped[0]:.3f} for a budget of {budgets[0]:g} and by {clipped[4]:.3f} for {budgets[4]:g}: hence the "
+        "calibration. (Symmetric logarithmic axis.)"
     )
 
 
