@@ -135,7 +135,7 @@ def test_every_process_has_counts_of_its_own(monkeypatch):
     assert memory._needed(10**6, 256, 60, memory._who(many)) < take[0]
     monkeypatch.setattr(memory, "free_bytes", lambda: take[1])
     assert memory.check_memory(10**6, Terms(clip=0.1), 1000, few) == 10**6
-    with pytest.raises(ParameterError, match=r"levels must be fewer: counts of 256 levels .* take about 22\.9 GB"):
+    with pytest.raises(ParameterError, match=r"processes must be fewer: counts of 256 levels .* take about 22\.9 GB"):
         memory.check_memory(10**6, Terms(clip=0.1), 1000, many)
 
 

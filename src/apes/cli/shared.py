@@ -105,10 +105,25 @@ def tell(facts: dict[str, Any], as_json: bool, text: str | Callable[[], None] | 
 
 
 @contextmanager
-def in_one_line() -> Iterator[None]:
-    """Say errors that a user can mend in one line, and end with exit code 2."""
+def interrupts() -> Iterator[None]:
+    """Let Ctrl-C be a KeyboardInterrupt wherever it comes: compiled code passes it on as the cause of an error."""
     try:
         yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Say errors that a user can mend in one line, and end with exit code 2; stopped by Ctrl-C, end with 130."""
+    try:
+        with interrupts():
+            yield
+    except KeyboardInterrupt:
+        typer.echo("apes: stopped", err=True)
+        raise typer.Exit(130) from None
     except (ApesError, OSError) as error:
         raise _refused(str(error)) from None
     except (MemoryError, OverflowError) as error:

@@ -76,7 +76,7 @@ def _print(facts: dict[str, Any]) -> None:
     display.answers.print(table)
     display.answers.print(_shown(f"{guaranteed(facts)} {to_whom(facts)}"), highlight=False)
     if facts["certified"]["by_budget"]:
-        display.groups(facts["certified"]["by_budget"])
+        display.groups(_named(facts))
     for each in facts["next"]:
         display.answers.print(f"{each['what']}: {_shown(each['command'])}", highlight=False, soft_wrap=True)
 
@@ -94,8 +94,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
     if present and min(present) == max(present):
         users = f"{max(present):,} people in every round"
     return {
-        "state": f"{facts['state']}: {facts['rounds']:,} of {facts['planned_rounds']:,} planned rounds"
-        + ends.get(facts["stopped"], ""),
+        "state": f"{facts['state']}: {_rounds(facts)}{ends.get(facts['stopped'], '')}",
         "data": _shown(facts["data"]),
         "who took part": users,
         "reports": None if reports is None else _report_words(reports),
@@ -108,6 +107,20 @@ def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
         "made by": None if facts["command"] is None else _shown(facts["command"]),
         "version": _shown(facts["version"]),
     }
+
+
+def _rounds(facts: dict[str, Any]) -> str:
+    done, planned = facts["rounds"], facts["planned_rounds"]
+    if done > planned:
+        return f"{done:,} rounds, {planned:,} of them planned beforehand"
+    return f"{done:,} of {planned:,} planned rounds"
+
+
+def _named(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Groups of people by their budgets, with the names of levels that come to just that budget."""
+    levels = {} if facts["table"] is None else facts["table"]["budget_levels"]
+    groups = facts["certified"]["by_budget"]
+    return [{**each, "levels": [name for name, own in levels.items() if own == each["budget"]]} for each in groups]
 
 
 def _report_words(reports: dict[str, Any]) -> str:

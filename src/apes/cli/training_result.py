@@ -22,8 +22,10 @@ from apes.training.run_folder import RunFolder
 from apes.training.train import TARGET, TrainingResult
 
 
-def summary_of(chosen: Choices, task: Task, result: TrainingResult, seconds: float) -> dict[str, Any]:
-    """What a run came to."""
+def summary_of(
+    chosen: Choices, task: Task, result: TrainingResult, seconds: float, asked: int | None = None
+) -> dict[str, Any]:
+    """What a run came to; ``asked``: rounds in all that it was to go on to, if more than were planned."""
     plan, people = result.plan, chosen.people
     exposure, last = result.exposures[-1], result.metrics[-1]
     noise = plan.terms.calibrator(plan.calibration).standard_error(result.budgets)
@@ -39,7 +41,7 @@ def summary_of(chosen: Choices, task: Task, result: TrainingResult, seconds: flo
         "rounds": len(result.metrics),
         "planned_rounds": plan.terms.rounds,
         "stopped": result.stopped,
-        "more_rounds": _more_rounds(chosen, result) if result.stopped == TARGET else None,
+        "more_rounds": _more_rounds(chosen, result, asked) if result.stopped == TARGET else None,
         "clip": plan.terms.clip,
         "norm": plan.norm,
         "cap": plan.cap,
@@ -73,21 +75,21 @@ def _local(result: TrainingResult) -> dict[str, list[float]]:
     return local
 
 
-def _more_rounds(chosen: Choices, result: TrainingResult) -> dict[str, Any]:
-    """Why a run ended at its target, and what would let all rounds take place."""
+def _more_rounds(chosen: Choices, result: TrainingResult, asked: int | None) -> dict[str, Any]:
+    """Why a run ended at its target, and what would let all rounds take place, in a new one."""
     terms, each = result.plan.terms, replace(result.exposures[0], round=0)
-    target, delta = float(terms.target_epsilon or 0), result.guarantee.delta
-    goal = Goal(target, delta, terms.rounds, each)
+    target, delta, rounds = float(terms.target_epsilon or 0), result.guarantee.delta, asked or terms.rounds
+    goal = Goal(target, delta, rounds, each)
     with display.steps("what would allow more rounds", "tried") as progress:
         cap = largest_cap(goal, progress).value
-    gate = terms.accountant(result.budgets.size, settled=True)
+    gate, anew = (terms.accountant(result.budgets.size, settled=it) for it in (not result.guarantee.is_adaptive, True))
     return {
         "target": target,
-        "rounds": terms.rounds,
+        "rounds": rounds,
         "epsilon_after_next": gate.after(each, len(result.metrics) + 1),
-        "epsilon_of_all": gate.after(each, terms.rounds),
+        "epsilon_of_all": anew.after(each, rounds),
         "cap": cap,
-        "command": None if cap is None else train_words(chosen.as_dict(), cap=_shortened(cap)),
+        "command": None if cap is None else train_words(chosen.as_dict(), cap=_shortened(cap), rounds=rounds),
     }
 
 

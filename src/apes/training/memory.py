@@ -40,6 +40,10 @@ def check_memory(
     says = f"{what} on {dimensions:,} coordinates take about {needed / _GB:.3g} GB of memory"
     instead = f"2 levels with a norm take {_needed(dimensions, 2, users, who) / _GB:.2g} GB"
     if needed > (free := free_bytes()):
+        alone = _needed(dimensions, levels, users, Facts(who.way, 1))
+        if who.way in ("threads", "processes") and alone <= free:
+            fewer = f"{free / _GB:.3g} GB are free; with one of them, {alone / _GB:.2g} GB"
+            raise ParameterError(f"{who.way} must be fewer: {says}, {fewer}; got {who.count}")
         got = "continuous" if levels is None else levels
         raise ParameterError(f"levels must be fewer: {says}, {free / _GB:.3g} GB are free; {instead}; got {got!r}")
     if needed > _MUCH:
