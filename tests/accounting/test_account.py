@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from apes import Exposure, ParameterError
 from apes.accounting.account import Question, account, by_group, published_figures
 from apes.accounting.guarantee import certify
+from apes.accounting.words import upwards
 from apes.cli.main import app
 
 SMALL = np.linspace(0.05, 1, 300)
@@ -140,7 +141,7 @@ def test_command_tells_people_on_stdout():
     assert "Feldman et al. 2022, numeric" in of_coordinates
     assert "not proved for different budgets" in of_coordinates
     capped = certify(np.minimum(np.linspace(0.05, 1, 200), 0.5), delta=3.6e-5, dimensions=5, rounds=2)
-    assert f"epsilon {capped.epsilon:.4g} at delta 3.6e-05" in of_users
+    assert f"epsilon {upwards(capped.epsilon)} at delta 3.6e-05" in of_users
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 

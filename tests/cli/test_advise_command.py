@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from typer.testing import CliRunner
 
+from apes.advice.words import figure
 from apes.cli.advise import in_lines
 from apes.cli.main import app
 
@@ -103,7 +104,7 @@ def test_the_page_stands_alone_and_says_the_same(told):
     said = " ".join(" ".join(reader.words).split())
     for way in facts["ways"]:
         assert way["command"] in said
-        assert f"{way['epsilon']:.3g}" in said
+        assert figure(way["epsilon"]) in said
     assert facts["unit"] in said
     assert facts["trust"] in said
     assert "prefers-color-scheme: dark" in text

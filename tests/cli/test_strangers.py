@@ -119,7 +119,9 @@ def test_levels_have_their_names_where_a_run_is_shown(tmp_path, monkeypatch):
     rows = [f"{i},{age},{'old' if age > 50 else 'young'},{'[b]low' if i % 2 else 'high'}" for i, age in enumerate(ages)]
     (tmp_path / "people.csv").write_text("id,age,y,wish\n" + "\n".join(rows) + "\n")
     columns = ("--user-column", "id", "--label-column", "y", "--budget-column", "wish", "--bounds", "age=0:120")
-    cli("train", "--data", "people.csv", *columns, "--budget-levels", "[b]low=0.1,high=1", "--rounds", 2, "--out", "run")
+    cli(
+        "train", "--data", "people.csv", *columns, "--budget-levels", "[b]low=0.1,high=1", "--rounds", 2, "--out", "run"
+    )
     shown = cli("show", "run").stdout
     assert "[b]low 0.1" in shown
     assert "high 1" in shown

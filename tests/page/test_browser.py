@@ -11,6 +11,7 @@ import threading
 import pytest
 
 import apes
+from apes.accounting.words import downwards, upwards
 from tests.page.browser import Page, open_browser, why_no_browser
 from tests.page.test_server import serving
 
@@ -60,6 +61,22 @@ def test_it_opens_with_an_answer(page):
     assert "…" not in page.text("groups")
     assert page.find("#rounds-chart path.curve").is_displayed()
     assert page.find("#users-chart path.curve").is_displayed()
+
+
+def test_what_is_shown_is_proved(page):
+    """Of a figure with many digits three are shown: never fewer nats than are certified, never more than are forced."""
+    script = (
+        """return import("./charts.js").then((it) => arguments[0].map((one) => [it.upwards(one), it.downwards(one)]))"""
+    )
+    values = [0.12301, 0.1, 0.12399, 1.87, 1.8701, 9.994, 9.999, 99.91, 999.9, 1234.2, 0.000123401, 2, 0.995]
+    for value, (up, down) in zip(values, page.run(script, values), strict=True):
+        assert float(down.replace(",", "")) <= value <= float(up.replace(",", "")), (value, up, down)
+        if value < 1000:
+            assert (float(up.replace(",", "")), float(down)) == (float(upwards(value, 3)), float(downwards(value, 3)))
+    for rounds in (3, 7, 11, 13):
+        page.slide("rounds", rounds / 20)
+        exact = page.epsilon()
+        assert 0 <= float(page.text("epsilon")) - exact <= 0.01 * exact
 
 
 @pytest.mark.parametrize(("name", "share"), [("rounds", 0.4), ("users", 0.35), ("dimensions", 0.3), ("delta", 0.9)])
@@ -412,7 +429,9 @@ def test_every_control_has_a_name_and_the_answer_is_spoken(page):
     assert all(texts), texts
     page.slide("rounds", 0.3)
     shown = page.epsilon()
-    spoken = page.until(lambda: f"{shown:.3g}"[:3] in page.text("announcement") and page.text("announcement"), "spoken")
+    spoken = page.until(
+        lambda: upwards(shown, 3)[:3] in page.text("announcement") and page.text("announcement"), "spoken"
+    )
     assert spoken.startswith("Epsilon")
     assert page.find("#announcement").get_attribute("role") == "status"
 

@@ -15,7 +15,7 @@ from apes.accounting.cost import MOST_ROUNDS, Cost, Personal, least
 from apes.accounting.exposure import NEIGHBOURS, Exposure
 from apes.accounting.lower import forced_epsilon
 from apes.accounting.victims import Victims, worst_of
-from apes.accounting.words import meaning
+from apes.accounting.words import meaning, upwards
 from apes.checks import positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -145,9 +145,9 @@ class Guarantee:
             return f"nothing central is certified: {self.why_not_certified}"
         road = "whoever takes part" if self.is_adaptive else "for participants settled beforehand"
         return (
-            f"epsilon {self.epsilon:.4g} at delta {self.delta:.3g}, {road}: whatever the analyzer does, what it learns "
-            f"about {self._whom} changes by a factor of e^{self.epsilon:.4g} at most, unless the shuffler colludes "
-            "with it"
+            f"epsilon {upwards(self.epsilon)} at delta {upwards(self.delta, 3)}, {road}: whatever the analyzer does, "
+            f"what it learns about {self._whom} changes by a factor of e^{upwards(self.epsilon)} at most, unless the "
+            "shuffler colludes with it"
         )
 
 

@@ -1,11 +1,35 @@
 """Figures in words: what an epsilon means, the one place where that is judged; and how many there are of something."""
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 _WORDS = ((1.0, "strong protection"), (3.0, "good protection"), (10.0, "weak protection; aim for 1 to 3"))
 _NONE = "this protects nobody; aim for 1 to 3"
 # Up to delta, anything may be told about somebody: of a thousand people one, at this, and that is many.
 _LARGEST_DELTA = 1e-3
+
+
+def upwards(proved: float, digits: int = 4) -> str:
+    """An epsilon or delta in so many digits, no smaller: who reads what is printed reads nothing that is not proved.
+
+    >>> upwards(0.12341), upwards(0.1), upwards(8.9996), upwards(3.33e-05, 2)
+    ('0.1235', '0.1', '9', '3.4e-05')
+    """
+    return _rounded(proved, digits, ROUND_CEILING)
+
+
+def downwards(forced: float, digits: int = 4) -> str:
+    """A figure that a true one cannot be below, in so many digits, no larger.
+
+    >>> downwards(0.12349), downwards(0.1)
+    ('0.1234', '0.1')
+    """
+    return _rounded(forced, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, way: str) -> str:
+    # From the shortest text that stands for it: by its exact value, 0.1 is above 0.1.
+    return f"{float(Context(prec=digits, rounding=way).create_decimal(repr(float(value)))):.{digits}g}"
 
 
 def meaning(epsilon: float | None, delta: float) -> str:
@@ -33,10 +57,10 @@ def judged(epsilon: float | None, delta: float) -> str:
     """An epsilon with its meaning.
 
     >>> judged(402.1234, 1e-5)
-    'epsilon 402.1 at delta 1e-05: this protects nobody; aim for 1 to 3'
+    'epsilon 402.2 at delta 1e-05: this protects nobody; aim for 1 to 3'
     """
-    figure = "without bound" if epsilon is None or not epsilon < math.inf else f"{epsilon:.4g}"
-    return f"epsilon {figure} at delta {delta:.3g}: {meaning(epsilon, delta)}"
+    figure = "without bound" if epsilon is None or not epsilon < math.inf else upwards(epsilon)
+    return f"epsilon {figure} at delta {upwards(delta, 3)}: {meaning(epsilon, delta)}"
 
 
 def counted(count: int, what: str) -> str:

@@ -1,5 +1,8 @@
 """What advice says in words: what is protected, whom one relies on, and why a way stands where it does."""
 
+import math
+
+from apes.accounting.words import upwards
 from apes.advice.question import Question
 from apes.advice.way import Way
 
@@ -14,8 +17,8 @@ TRUST = (
 
 
 def figure(epsilon: float) -> str:
-    """An epsilon to three digits, and a large one in full."""
-    return f"{epsilon:.3g}" if epsilon < 1000 else f"{epsilon:,.0f}"
+    """An epsilon to three digits, no smaller, and a large one in full."""
+    return upwards(epsilon, 3) if epsilon < 1000 else f"{math.ceil(epsilon):,}"
 
 
 def change_in_words(way: Way) -> str:

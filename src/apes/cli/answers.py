@@ -5,7 +5,7 @@ from typing import Any
 from rich import box
 from rich.markup import escape
 
-from apes.accounting.words import counted, judged
+from apes.accounting.words import counted, downwards, judged, upwards
 from apes.cli.display import answers, groups, table_of
 
 
@@ -29,7 +29,7 @@ _FIGURES = ("epsilon", "delta", "cannot be below")
 
 def _figures(answer: dict[str, Any], name: str) -> tuple[str, str, str]:
     part, lower = answer["certified"][name], answer["lower"][name]
-    return f"[bold]{part['epsilon']:.4g}[/]", f"{part['delta']:.3g}", f"{lower:.4g}" if lower > 0 else "-"
+    return f"[bold]{upwards(part['epsilon'])}[/]", upwards(part["delta"], 3), downwards(lower) if lower > 0 else "-"
 
 
 def _locally(answer: dict[str, Any]) -> str:
@@ -57,8 +57,8 @@ def _compared(answer: dict[str, Any]) -> None:
         ("bound", "epsilon", ""),
         f"Published at delta {answer['delta_s']:.3g}, the others at {own['delta']:.3g}.",
     )
-    table.add_row("cannot be below", f"{lower:.4g}" if lower > 0 else "-", "forced by some dataset")
-    table.add_row("certified", f"[bold]{own['epsilon']:.4g}", "proved")
+    table.add_row("cannot be below", downwards(lower) if lower > 0 else "-", "forced by some dataset")
+    table.add_row("certified", f"[bold]{upwards(own['epsilon'])}", "proved")
     for name, value in sorted(others.items(), key=lambda item: (item[1] is None, item[1] or 0.0)):
         table.add_row(escape(title_of(name)), _published(value), "published")
     answers.print(table)
@@ -119,7 +119,7 @@ def federation(summary: dict[str, Any]) -> None:
     reached = loss if accuracy is None else f"accuracy [bold]{100 * accuracy:.2f} %[/]"
     answers.print(
         f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: "
-        f"{reached}, certified epsilon [bold]{certified['epsilon']:.4g}[/] "
-        f"at delta {certified['delta']:.3g} (a user, all rounds, whoever chose who takes part: the limit that was "
-        f"agreed; {certified['epsilon_by_round'][-1]:.4g} was spent): {certified['meaning']}"
+        f"{reached}, certified epsilon [bold]{upwards(certified['epsilon'])}[/] "
+        f"at delta {upwards(certified['delta'], 3)} (a user, all rounds, whoever chose who takes part: the limit that "
+        f"was agreed; {certified['epsilon_by_round'][-1]:.4g} was spent): {certified['meaning']}"
     )

@@ -13,6 +13,7 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from rich.progress import TimeRemainingColumn as Remaining
 from rich.table import Table
 
+from apes.accounting.words import upwards
 from apes.data import Dataset, load
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def groups(personal: list[dict[str, Any]], over: str = "all rounds") -> None:
     for group in personal:
         # Whoever chose among levels knows the own budget by its name.
         name = "".join(f"{escape(level)} " for level in group.get("levels", ()))
-        table.add_row(f"{name}{group['budget']:.4g}", f"{group['users']:,}", f"{group['epsilon']:.4g}")
+        table.add_row(f"{name}{group['budget']:.4g}", f"{group['users']:,}", upwards(group["epsilon"]))
     answers.print(table)
 
 
@@ -117,8 +118,9 @@ def level_choice(answer: dict[str, Any]) -> None:
         "what updates lose beyond C is not in it.",
     )
     for offer in answer["trade"]:
-        figures = [offer["cap"], offer["epsilon"], offer["error"], *offer["errors"]]
+        figures = [offer["cap"], offer["error"], *offer["errors"]]
         cells = ["-" if figure is None else f"{figure:.4g}" for figure in figures]
+        cells.insert(1, "-" if offer["epsilon"] is None else upwards(offer["epsilon"]))
         is_best = offer["levels"] == answer["answer"]
         table.add_row(str(offer["levels"]), str(offer["bits"]), *cells, style="bold" if is_best else None)
     answers.print(table)

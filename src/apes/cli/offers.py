@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from apes.accounting.words import judged
+from apes.accounting.words import judged, upwards
 from apes.cli.display import console, working
 from apes.errors import ParameterError
 from apes.federation.agreed_model import check_own
@@ -105,7 +105,7 @@ def _prices(offer: Offer) -> Table:
         table.add_column(heading, justify="left" if heading == "" else "right")
     for price in offer.prices:
         figures = f"{price.budget:.4g}", f"{price.users:,}", f"{price.report:,.4g}"
-        colluding = "no bound" if price.colluding is None else f"{price.colluding:,.4g}"
-        central = "no bound" if price.central is None else f"{price.central:,.4g}"
+        colluding = "no bound" if price.colluding is None else upwards(price.colluding)
+        central = "no bound" if price.central is None else upwards(price.central)
         table.add_row(*figures, central, price.meaning, colluding)
     return table

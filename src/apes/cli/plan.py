@@ -13,6 +13,7 @@ import typer
 from apes.accounting import planner
 from apes.accounting.cost import MOST_ROUNDS
 from apes.accounting.planner import Answer, Goal
+from apes.accounting.words import upwards
 from apes.budgets import make_budgets, spread_alike
 from apes.checks import one_of, positive, whole
 from apes.cli import display, shared
@@ -213,4 +214,4 @@ def in_words(answer: dict[str, Any], words: str) -> str:
     if not answer["feasible"]:
         return f"epsilon {target['epsilon']:g} at delta {target['delta']:g} is out of reach: {answer['advice']}"
     epsilon = answer["certified"]["epsilon"]
-    return f"{words}: certified epsilon {epsilon:.4g} at delta {target['delta']:g} for every user"
+    return f"{words}: certified epsilon {upwards(epsilon)} at delta {target['delta']:g} for every user"

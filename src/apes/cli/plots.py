@@ -10,6 +10,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from apes.accounting.account import Account, BudgetGroup
 from apes.accounting.planner import Answer, CostCurve, Goal
 from apes.accounting.published.titles import title_of
+from apes.accounting.words import upwards
 from apes.audit.attack import Attack, lower_bounds
 from apes.audit.audit import AuditResult
 from apes.mathematics.arrays import F64
@@ -83,7 +84,7 @@ def draw_plan(curve: CostCurve, answer: Answer, goal: Goal, solve: str, path: Pa
         axes.fill_between(curve.places, 0, curve.epsilons, where=allowed, color=BLUE, alpha=0.12, label="reaches it")
         found = f"{answer.value:.4g}" if solve == "cap" else f"{answer.value:,.0f}"
         axes.plot([answer.value], [answer.epsilon], "o", color=BROWN, markersize=9, label=f"answer: {found}")
-        axes.set_title(f"{_SOLVED_FOR[solve]}: {found}, certified epsilon {answer.epsilon:.4g}")
+        axes.set_title(f"{_SOLVED_FOR[solve]}: {found}, certified epsilon {upwards(answer.epsilon)}")
     axes.legend()
     save(figure, path)
 

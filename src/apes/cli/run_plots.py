@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from apes.accounting.account import BudgetGroup
 from apes.accounting.guarantee import Guarantee
+from apes.accounting.words import upwards
 from apes.storage.pictures import BLUE, BROWN, panels, save
 from apes.training.run import RoundMetrics
 
@@ -64,13 +65,13 @@ def draw_run_account(
     rounds = list(range(1, len(by_round) + 1))
     marker = "o" if len(by_round) <= _FEW else None
     spent.plot(rounds, by_round, marker=marker, markersize=4, color=BLUE, label=f"spent: {by_round[-1]:.4g}")
-    spent.axhline(guarantee.epsilon, color=BROWN, linestyle="--", label=f"guaranteed: {guarantee.epsilon:.4g}")
+    spent.axhline(guarantee.epsilon, color=BROWN, linestyle="--", label=f"guaranteed: {upwards(guarantee.epsilon)}")
     _round_axis(spent, rounds)
     spent.set_title("of anybody, round by round", fontsize=10)
     spent.set_ylim(0, 1.08 * max(guarantee.epsilon, *by_round))
     spent.tick_params(labelleft=True)
     spent.legend(loc="lower right")
-    total = f"epsilon {guarantee.epsilon:.4g} at delta {guarantee.delta:.3g}"
+    total = f"epsilon {upwards(guarantee.epsilon)} at delta {upwards(guarantee.delta, 3)}"
     figure.suptitle(_folded(f"{title}: {total}" if title else total, 10), fontsize=10)
     save(figure, path)
 

@@ -1,11 +1,11 @@
 """What a training run came to, for a person: printed where answers go."""
 
-import math
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
+from apes.accounting.words import upwards
 from apes.cli.display import answers, groups
 from apes.cli.shared import spelt_out
 
@@ -55,20 +55,14 @@ def _stopped(result: dict[str, Any]) -> str | None:
     said += f"{more['target']:g}"
     if more["command"] is not None:
         said += f". All {more['rounds']:,} keep within it with: [bold]{escape(spelt_out(more['command']))}[/]"
-    return said + f"\nor with --target-epsilon {_upwards(more['epsilon_of_all']):g}"
-
-
-def _upwards(epsilon: float) -> float:
-    """In four digits, no smaller."""
-    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
-    return float(f"{math.ceil(epsilon / unit) * unit:.12g}")
+    return said + f"\nor with --target-epsilon {upwards(more['epsilon_of_all'])}"
 
 
 def _central(proved: dict[str, Any]) -> str:
     if proved["epsilon"] is None:
         return f"nothing certified: {proved['why']}"
     sure = "certified" if proved["road"] != "adaptive" else "the target: rounds were added after looking"
-    figure = f"[bold]epsilon {proved['epsilon']:.4g}[/] at delta {proved['delta']:.3g} for a user"
+    figure = f"[bold]epsilon {upwards(proved['epsilon'])}[/] at delta {upwards(proved['delta'], 3)} for a user"
     return f"{figure}, {sure}: {proved['meaning']}"
 
 

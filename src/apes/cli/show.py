@@ -7,6 +7,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from apes.accounting.words import upwards
 from apes.checks import unused
 from apes.cli import display, shared
 from apes.cli.certifying import Invitation, certified_again
@@ -89,7 +90,8 @@ def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
         judged = f"[bold]accuracy {100 * facts['accuracy']:.2f} %[/], {judged}"
     figure = "nothing certified"
     if certified["epsilon"] is not None:
-        figure = f"[bold]epsilon {certified['epsilon']:.4g}[/] at delta {certified['delta']:.3g}, {certified['road']}"
+        figure = f"[bold]epsilon {upwards(certified['epsilon'])}[/] at delta {upwards(certified['delta'], 3)}"
+        figure += f", {certified['road']}"
     users = None if not present else f"{min(present):,} to {max(present):,} people per round"
     if present and min(present) == max(present):
         users = f"{max(present):,} people in every round"

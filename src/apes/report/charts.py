@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from apes.accounting.words import upwards
 from apes.storage.documents import escaped
 
 _WIDTH, _HEIGHT = 400.0, 240.0
@@ -96,7 +97,7 @@ def _rounds(rounds: int, first: float, last: float) -> list[str]:
 
 
 def _level(y: float, line: Line) -> list[str]:
-    name = escaped(f"{line.name} {line.value:.4g}")
+    name = escaped(f"{line.name} {upwards(line.value)}")
     return [
         f'<line class="against dashed" x1="{_LEFT:g}" x2="{_WIDTH - _RIGHT:g}" y1="{y:.1f}" y2="{y:.1f}"/>',
         f'<text class="against" x="{_LEFT + 4:g}" y="{y - 4:.1f}">{name}</text>',
@@ -122,4 +123,4 @@ def _in_words(chart: Chart, points: Sequence[tuple[int, float]]) -> str:
     if last != first:
         said = f"{chart.title}: from {_figure(start, chart.unit)} after round {first} to "
         said += f"{_figure(end, chart.unit)} after round {last}"
-    return said if chart.line is None else f"{said}; {chart.line.name} {chart.line.value:.4g}"
+    return said if chart.line is None else f"{said}; {chart.line.name} {upwards(chart.line.value)}"

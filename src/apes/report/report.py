@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from apes.accounting.words import judged
+from apes.accounting.words import judged, upwards
 from apes.report.charts import Chart, Line, svg
 from apes.report.facts import Certified, facts_of
 from apes.report.words import citation, guaranteed, proved, to_whom, trusted
@@ -82,7 +82,7 @@ def _privacy(facts: dict[str, Any]) -> list[str]:
         line = Line(certified["epsilon"], "guaranteed")
     spent = Chart("Epsilon spent", certified["epsilon_by_round"] or (), from_zero=True, line=line)
     if certified["epsilon"] is not None:
-        figures = [("guaranteed", f"epsilon {certified['epsilon']:.4g} at delta {certified['delta']:.3g}")]
+        figures = [("guaranteed", f"epsilon {upwards(certified['epsilon'])} at delta {upwards(certified['delta'], 3)}")]
         figures += [("target", f"{target:g}")] if target is not None else []
         figures += [("by", escaped(certified["road"])), ("neighbours", escaped(certified["neighbours"]))]
         figures += [("invitation", code(facts["fingerprint"]))] if facts["fingerprint"] else []
@@ -103,7 +103,7 @@ def _groups(facts: dict[str, Any]) -> str:
         names = "".join(f" ({escaped(name)})" for name, budget in levels.items() if budget == group["budget"])
         share = 100 * group["epsilon"] / most
         bar = f'<span class="bars"><span class="bar" style="width:{share:.1f}%"></span></span>'
-        rows.append((f"{group['budget']:.4g}{names}", f"{group['users']:,}", f"{group['epsilon']:.4g}", bar))
+        rows.append((f"{group['budget']:.4g}{names}", f"{group['users']:,}", upwards(group["epsilon"]), bar))
     return table(("local budget up to", "people", "certified epsilon, all rounds", ""), rows)
 
 

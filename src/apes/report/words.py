@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from apes.accounting.words import meaning
+from apes.accounting.words import meaning, upwards
 
 PAPER = "Echo of Neighbors: Privacy Amplification for Personalized Private Federated Learning with Shuffle Model"
 """The paper that APES and S-APES are from."""
@@ -19,14 +19,15 @@ def guaranteed(facts: dict[str, Any]) -> str:
     return (
         "Whatever the analyzer does with what was released, and whomever it tells: had the data of any one person been "
         f"anything else, the likelihood of whatever it may conclude would differ by a factor of {times} at most, but "
-        f"for a probability of {certified['delta']:.3g}. That is {meaning(certified['epsilon'], certified['delta'])}."
+        f"for a probability of {upwards(certified['delta'], 3)}. "
+        f"That is {meaning(certified['epsilon'], certified['delta'])}."
     )
 
 
 def _factor(epsilon: float) -> str:
     """The factor e^epsilon, in three digits from above where that can be read."""
     if epsilon > 9:
-        return f"e^{epsilon:.4g}"
+        return f"e^{upwards(epsilon)}"
     factor = math.exp(epsilon)
     unit = 10.0 ** (math.floor(math.log10(factor)) - 2)
     return f"{math.ceil(factor / unit) * unit:,.4g}"

@@ -1,7 +1,7 @@
 // The adviser: every certified way to stay within the target, the recommended one first.
 
 import { lines } from "./asking.js";
-import { figure, short } from "./charts.js";
+import { figure, short, upwards } from "./charts.js";
 
 const byId = (id) => document.getElementById(id);
 const NAMES = { "s-apes-first": "Largest coordinates", apes: "All coordinates", "one-bit": "One bit" };
@@ -82,7 +82,7 @@ export class Adviser {
     made.className = isBest ? "way best" : "way";
     made.dataset.way = way.way;
     const accuracy = way.accuracy === null ? "accuracy not measured" : `expected accuracy ${(100 * way.accuracy).toFixed(1)} %`;
-    const groups = way.groups.map((group) => `${short(group.budget)}: ${figure(group.epsilon)}`).join(", ");
+    const groups = way.groups.map((group) => `${short(group.budget)}: ${upwards(group.epsilon)}`).join(", ");
     const command = paragraph(way.command, "pre");
     command.tabIndex = 0;
     command.setAttribute("aria-label", "The command that trains so");
@@ -93,7 +93,7 @@ export class Adviser {
     buttons.className = "buttons";
     buttons.append(use);
     made.append(paragraph(`${isBest ? "Recommended: " : ""}${NAMES[way.way]}${change(way)}`, "h3"),
-      paragraph(`${accuracy[0].toUpperCase()}${accuracy.slice(1)}, epsilon ${figure(way.epsilon)}, noise ${figure(way.noise)}`),
+      paragraph(`${accuracy[0].toUpperCase()}${accuracy.slice(1)}, epsilon ${upwards(way.epsilon)}, noise ${figure(way.noise)}`),
       paragraph(`By budget: ${groups}`), paragraph(way.reason), command, buttons);
     made.querySelector("p").dataset.epsilon = way.epsilon;
     return made;

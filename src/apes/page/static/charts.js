@@ -12,6 +12,23 @@ export function figure(value) {
   return Number(plain) >= 1000 ? Math.round(value).toLocaleString("en") : plain;
 }
 
+// Away from what would be claimed too much: what is certified is shown no smaller, what is forced no larger.
+function rounded(value, sign) {
+  if (value === null || value === undefined) return value;
+  if (value >= 1000 && value < 1e6) return sign > 0 ? Math.ceil(value) : Math.floor(value);
+  const near = Number(value.toPrecision(3));
+  if (sign * (value - near) <= 0) return near;
+  return Number((near + sign * 10 ** (Math.floor(Math.log10(value)) - 2)).toPrecision(3));
+}
+
+export function upwards(value) {
+  return figure(rounded(value, 1));
+}
+
+export function downwards(value) {
+  return figure(rounded(value, -1));
+}
+
 export function element(name, attributes = {}, ...children) {
   const made = document.createElementNS(SPACE, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -37,8 +54,8 @@ function along(value, width) {
 export function band({ epsilon, lower, proved = true }, { tiny = false } = {}) {
   // On a phone letters would become too small to read.
   const isNarrow = innerWidth < 600, width = tiny ? 160 : isNarrow ? 290 : 560, bar = tiny ? 10 : 16, top = tiny ? 3 : 4;
-  const words = !proved ? `about ${figure(epsilon)}, not proved yet` : epsilon === null ? "nothing is certified" : `certified ${figure(epsilon)}`;
-  const forced = lower ? `, cannot be below ${figure(lower)}` : "";
+  const words = !proved ? `about ${figure(epsilon)}, not proved yet` : epsilon === null ? "nothing is certified" : `certified ${upwards(epsilon)}`;
+  const forced = lower ? `, cannot be below ${downwards(lower)}` : "";
   const svg = drawing(width, tiny ? 16 : 42, tiny ? null : `Epsilon: ${words}${forced}`);
   let left = 0;
   for (const [name, most] of ZONES) {
@@ -73,7 +90,7 @@ function thousands(value) {
 export function curve(points, { own, target, what }) {
   const width = 330, height = 210, left = 38, bottom = 186, right = 322, top = 10;
   const known = points.filter((point) => point.epsilon !== null).sort((a, b) => a.place - b.place);
-  const told = known.map((point) => `${point.place.toLocaleString("en")} ${what}: ${figure(point.epsilon)}`).join("; ");
+  const told = known.map((point) => `${point.place.toLocaleString("en")} ${what}: ${upwards(point.epsilon)}`).join("; ");
   const svg = drawing(width, height, `Certified epsilon, from ${known.length} points. ${told}`);
   if (known.length < 2) return svg;
   const values = [...known.map((point) => point.epsilon), ...(target ? [target] : [])];

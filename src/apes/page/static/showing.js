@@ -1,6 +1,6 @@
 // Showing an answer, part by part.
 
-import { band, curve, figure, short } from "./charts.js";
+import { band, curve, downwards, figure, short, upwards } from "./charts.js";
 
 const byId = (id) => document.getElementById(id);
 // Names of published bounds; others, which somebody added, go by their own.
@@ -74,7 +74,7 @@ export class Answer {
 
   show_total(part) {
     this.total = { ...this.outline, ...part };
-    byId("epsilon").textContent = figure(part.epsilon);
+    byId("epsilon").textContent = upwards(part.epsilon);
     byId("epsilon").dataset.exact = part.epsilon;
     byId("epsilon").classList.remove("about");
     byId("lower").textContent = "certified";
@@ -94,7 +94,7 @@ export class Answer {
 
   show_lower(part) {
     const lower = part.lower ?? 0;
-    byId("lower").textContent = lower > 0 ? `certified, cannot be below ${figure(lower)}` : "certified";
+    byId("lower").textContent = lower > 0 ? `certified, cannot be below ${downwards(lower)}` : "certified";
     byId("band").replaceChildren(band({ epsilon: this.total.epsilon, lower }));
     this.total.lower = lower;
   }
@@ -114,7 +114,7 @@ export class Answer {
       const heading = cell(name, "th");
       heading.scope = "row";
       made.append(heading, cell(group.users.toLocaleString("en")),
-        cell(group.meaning ? figure(group.epsilon) : "…"), cell(group.meaning ? (group.lower > 0 ? figure(group.lower) : "–") : "…"), wide);
+        cell(group.meaning ? upwards(group.epsilon) : "…"), cell(group.meaning ? (group.lower > 0 ? downwards(group.lower) : "–") : "…"), wide);
       return made;
     });
     byId("groups").tBodies[0].replaceChildren(...rows);
@@ -160,7 +160,7 @@ export class Answer {
   // One sentence for who listens.
   get spoken() {
     if (!this.total) return "";
-    const lower = this.total.lower > 0 ? `, cannot be below ${figure(this.total.lower)}` : "";
-    return `Epsilon ${figure(this.total.epsilon)}${lower}: ${this.total.meaning}`;
+    const lower = this.total.lower > 0 ? `, cannot be below ${downwards(this.total.lower)}` : "";
+    return `Epsilon ${upwards(this.total.epsilon)}${lower}: ${this.total.meaning}`;
   }
 }
