@@ -23,7 +23,7 @@ GB = 1 << 30
 
 def test_users_at_once_shrink_with_the_model():
     workers = Workers()
-    assert [workers.block_users(d) for d in (1, 7850, 65_536, 10**6, 10**8)] == [1024, 267, 64, 4, 1]
+    assert [workers.block_users(d) for d in (1, 7850, 65_536, 10**6, 10**8)] == [1024, 200, 64, 4, 1]
     assert Workers(users_at_once=2).block_users(10**6) == 2
 
 
