@@ -10,6 +10,9 @@ from apes.paper.accuracy import not_the_papers, rows, without_noise
 from apes.paper.amplification import FIG2A
 from apes.paper.fig2b import FIG2B
 from apes.paper.findings import findings
+from apes.paper.frontier.others import ON_MNIST
+from apes.paper.frontier.picture import draw
+from apes.paper.frontier.ways import AS_PUBLISHED, WAYS
 from apes.paper.page import markdown
 from apes.paper.printed import ACCURACY, EPSILON_UC, EPSILON_UC_TABLE_3, LAWS, NAMES
 from apes.paper.privacy import beside, epsilon_uc
@@ -244,3 +247,23 @@ def test_findings_are_said_where_results_bear_them_out():
     assert "58.18 and 25.86, or 51.84 and 23.04" in readings or "'coordinate'" in readings
     assert findings({}) == []
     assert len(findings({"table4": {"figures": table4(OTHERS)}})) == 2
+
+
+def test_words_at_published_points_are_apart_and_inside():
+    """On MNIST, with the curve of APES as published between them."""
+    way = [{"epsilon": e, "accuracy": {"mean": a, "spread": 0.1}} for e, a in ((0.25, 86.0), (8.0, 98.0))]
+    published = [
+        {"epsilon": e, "accuracy": {"mean": a, "spread": 0.0}} for e, a in ((3.4, 71.7), (7.8, 75.5), (21, 82))
+    ]
+    ways = {name: {"title": name, "points": published if name == AS_PUBLISHED else way} for name in WAYS}
+    others = [asdict(point) for point in ON_MNIST]
+    figure = draw({"ways": ways, "published": others, "delta": 1e-5, "data": "mnist", "users": 10_000})
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    inside, boxes = axes.get_window_extent(), [words.get_window_extent() for words in axes.texts]
+    assert len(boxes) == 5
+    assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+    assert all(inside.x0 < box.x0 and box.x1 < inside.x1 and inside.y0 < box.y0 and box.y1 < inside.y1 for box in boxes)
+    (curve,) = (line for line in axes.get_lines() if line.get_marker() == "D" and len(line.get_xdata()) == 3)
+    path = curve.get_path().transformed(curve.get_transform())
+    assert not any(path.intersects_bbox(box, filled=False) for box in boxes)

@@ -56,15 +56,22 @@ def account_command(
         result = account(question, show)
     asked_for = {"rounds": rounds, "users": users, "delta_s": delta_s, "cap": cap}
     answer = asked_for | _as_dict(result) | {"seconds": time.perf_counter() - began}
-    _draw(result, plot)
+    _draw(result, plot, _title(asked.params))
     shared.tell(answer, as_json, lambda: answers.account(answer))
 
 
-def _draw(result: "Account", plot: Path | None) -> None:
+def _title(asked: dict[str, Any]) -> str:
+    """What is accounted for, above its picture."""
+    users, rounds = counted(asked["users"], "user"), counted(asked["rounds"], "round")
+    cap = "" if asked["cap"] is None else f", cap {asked['cap']:g}"
+    return f"{asked['framework']}, {users}, budgets {asked['budgets']}{cap}, {rounds}"
+
+
+def _draw(result: "Account", plot: Path | None, title: str) -> None:
     if plot is not None:
         from apes.cli.plots import draw_account
 
-        draw_account(result, plot)
+        draw_account(result, plot, title)
 
 
 def _given(asked: typer.Context, but: tuple[str, ...]) -> dict[str, Any]:

@@ -1,21 +1,37 @@
 """Pictures of what the commands find: PNG, PDF or SVG, as the file's name ends."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from apes.accounting.account import Account, BudgetGroup
+from apes.accounting.account import Account
 from apes.accounting.planner import Answer, CostCurve, Goal
 from apes.accounting.published.titles import title_of
-from apes.accounting.words import upwards
+from apes.accounting.words import counted, upwards
 from apes.audit.attack import Attack, lower_bounds
 from apes.audit.audit import AuditResult
+from apes.cli.run_plots import draw_personal
 from apes.mathematics.arrays import F64
 from apes.paper.convergence.trial import ConvergenceTrial, TrialResult
-from apes.storage.pictures import BLUE, BROWN, DARK, GREY, SAND, log_ticks, panels, save, shortened
+from apes.storage.pictures import (
+    BLUE,
+    BROWN,
+    DARK,
+    GREEN,
+    GREY,
+    PURPLE,
+    SAND,
+    folded,
+    log_ticks,
+    panels,
+    save,
+    shortened,
+)
 from apes.terms.level_choice import LevelChoice
 
 _SOLVED_FOR = {"cap": "cap on local budgets", "users": "users", "rounds": "rounds"}
@@ -31,23 +47,30 @@ def draw_convergence(trial: ConvergenceTrial, result: TrialResult, path: Path) -
     if result.published is not None:
         axes.plot(rounds, result.published, color=SAND, linestyle="--", label="published (Theorem 3; not a bound)")
     axes.plot(rounds, result.bound, color=BLUE, label="proved bound")
-    axes.plot(rounds, result.measured, color=DARK, label=f"measured, mean of {trial.seeds} runs")
+    measured = "measured, one run" if trial.seeds == 1 else f"measured, mean of {trial.seeds} runs"
+    axes.plot(rounds, result.measured, color=DARK, label=measured)
     # Where the band would reach 0 a logarithmic axis has no place for it.
     low = np.maximum(result.measured - result.standard_error, result.measured / 10)
     axes.fill_between(rounds, low, result.measured + result.standard_error, color=DARK, alpha=0.2, linewidth=0)
     axes.set_yscale("log", nonpositive="mask")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="round", ylabel="loss above the optimum")
     axes.legend()
     who = f"{trial.users:,} users, budgets {shortened(trial.budgets)}"
-    axes.set_title(f"{who}\n{trial.dimensions} dimensions, C = {trial.clip:g}", fontsize=11)
+    axes.set_title(f"{who}\n{counted(trial.dimensions, 'coordinate')}, C = {trial.clip:g}", fontsize=11)
     save(figure, path)
 
 
-def draw_account(result: Account, path: Path) -> None:
+def draw_account(result: Account, path: Path, title: str = "") -> None:
     """Draw the personal guarantees, and the certified figure per coordinate beside the published ones."""
-    figure, (personal, bars) = panels(11, 4.6, 2)
-    _draw_personal(personal, result.personal, result.total.delta)
+    figure, (personal, bars) = panels(11, 4.8, 2)
+    draw_personal(personal, result.personal)
+    # From 0, and with the total above it: two pictures differ as much as what is in them.
+    personal.set_ylim(0, 1.08 * max(group.epsilon for group in result.personal) or 1)
+    personal.set_ylabel(f"certified epsilon, all rounds (delta {result.total.delta:.3g})")
     personal.set_title("per user, all rounds", fontsize=11)
+    total = f"epsilon {upwards(result.total.epsilon)} at delta {upwards(result.total.delta, 3)} for a user"
+    figure.suptitle(folded(f"{title}: {total}" if title else total, 11), fontsize=11)
     published = {name: value for name, value in result.published.items() if value and not name.startswith("user_")}
     rows = [("cannot be below", result.dimension.lower, GREY)] if result.dimension.lower > 0 else []
     rows.append(("certified", result.dimension.epsilon, BLUE))
@@ -63,13 +86,6 @@ def draw_account(result: Account, path: Path) -> None:
     save(figure, path)
 
 
-def _draw_personal(axes: Axes, groups: Sequence[BudgetGroup], delta: float) -> None:
-    """A user's local budget against the central epsilon that is certified for it."""
-    budgets, epsilons = zip(*((group.budget, group.epsilon) for group in groups), strict=True)
-    axes.plot(budgets, epsilons, marker="o", markersize=3, color=BLUE)
-    axes.set(xlabel="a user's local budget", ylabel=f"certified epsilon, all rounds (delta {delta:.3g})")
-
-
 def draw_plan(curve: CostCurve, answer: Answer, goal: Goal, solve: str, path: Path) -> None:
     """Draw certified epsilon against what is solved for (cap, users or rounds)."""
     figure, (axes,) = panels(7.5, 4.5)
@@ -78,7 +94,7 @@ def draw_plan(curve: CostCurve, answer: Answer, goal: Goal, solve: str, path: Pa
     _scale(axes, [*curve.epsilons, goal.epsilon])
     axes.set(xlabel=_SOLVED_FOR[solve], ylabel=f"epsilon of a user, all rounds (delta {goal.delta:g})")
     if answer.value is None or answer.epsilon is None:
-        axes.set_title(f"out of reach: {answer.advice}", fontsize=10)
+        axes.set_title(folded(f"out of reach: {answer.advice}", 7.5), fontsize=10)
     else:
         allowed = [epsilon <= goal.epsilon for epsilon in curve.epsilons]
         axes.fill_between(curve.places, 0, curve.epsilons, where=allowed, color=BLUE, alpha=0.12, label="reaches it")
@@ -94,7 +110,8 @@ def _scale(axes: Axes, epsilons: list[float]) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter("{x:,g}")
+    # In full, with commas, up to where no axis has room for it.
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if 1 <= x < 1e8 else f"{x:g}"))
     if max(epsilons) > 100 * min(epsilons) > 0:
         axes.set_yscale("log")
     else:
@@ -106,19 +123,24 @@ def draw_level_choice(choice: LevelChoice, goal: Goal, clips: Sequence[float], p
     figure, (axes,) = panels(7.5, 4.5)
     feasible = [offer for offer in choice.offers if offer.cap is not None]
     levels = [offer.levels for offer in feasible]
-    for clip, errors in zip(clips or [1.0], LevelChoice(tuple(feasible)).errors(clips or [1.0]).T, strict=True):
-        axes.plot(levels, errors, marker="o", label=f"clip {clip:g}" if clips else "error")
+    curves = zip(clips or [1.0], LevelChoice(tuple(feasible)).errors(clips or [1.0]).T, strict=True)
+    for (clip, errors), colour in zip(curves, cycle((BLUE, PURPLE, GREEN, DARK)), strict=False):
+        axes.plot(levels, errors, marker="o", color=colour, label=f"clip {clip:g}" if clips else "error")
     for offer in feasible:
         place = offer.levels, offer.error * max(clips, default=1.0)
-        axes.annotate(f"cap {offer.cap:.3g}", place, xytext=(0, 8), textcoords="offset points", ha="center", fontsize=8)
+        # On white: the curve goes on behind the words, not through them.
+        behind = {"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1}
+        where: dict[str, Any] = {"xytext": (0, 9), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(f"cap {offer.cap:.3g}", place, fontsize=9, bbox=behind, **where)
     if feasible:
         # The same number of levels on every curve: errors are proportional to the clip bound.
         best = [choice.best.error * clip for clip in clips or [1.0]]
         places, label = [choice.best.levels] * len(best), f"smallest error: {choice.best.levels} levels"
         axes.plot(places, best, "o", color=BROWN, markersize=9, label=label, linestyle="none")
     log_ticks(axes, [offer.levels for offer in choice.offers], base=2)
-    axes.margins(x=0.08, y=0.15)
-    axes.set_ylim(bottom=0)
+    axes.margins(x=0.08)
+    # From 0, with room for the highest label.
+    axes.set_ylim(0, 1.2 * max((offer.error for offer in feasible), default=1.0) * max(clips, default=1.0) or 1)
     unit = "in the update's units" if clips else "in units of the clip bound"
     axes.set(xlabel="levels of a report", ylabel=f"standard error, {unit}")
     title = f"mean update, per coordinate and round, at epsilon {goal.epsilon:g}, delta {goal.delta:g}"
@@ -145,8 +167,10 @@ def draw_audit(result: AuditResult, path: Path) -> None:
         _draw_epsilons(below, attack, result.delta)
         below.axhline(certified, color=BLUE, label=f"certified: {certified:.4g}")
         below.axhline(audited, color=BROWN, linestyle="--", linewidth=2, label=f"audited: {audited:.4g}")
-        below.set_ylim(0, 1.4 * max(certified, audited, _TINY))
-        below.legend(fontsize=8, loc="upper right", ncols=2)
+        # A little below 0, so that what is 0 is seen; the legend hides no point.
+        highest = 1.4 * max(certified, audited, _TINY)
+        below.set_ylim(-0.04 * highest, highest)
+        below.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     verdict = "passed: certified >= audited" if result.passed else "FAILED: more is revealed than is certified"
     figure.suptitle(f"Audit {verdict} (delta {result.delta:g}, {result.trials:,} trials per world)", fontweight="bold")
     save(figure, path)
@@ -186,6 +210,6 @@ def _draw_epsilons(axes: Axes, attack: Attack, delta: float) -> None:
         axes.plot(rates, seen, ".", color=DARK, markersize=4, label=f"{mark}seen, chance included")
         bounds = lower_bounds(hits, rare, attack.trials, delta)
         rates = np.maximum(rare, 0.5) / attack.trials
-        axes.plot(rates, bounds, color=BROWN, linewidth=1, label=f"{mark}lower bound of each")
+        axes.plot(rates, bounds, color=PURPLE, linewidth=1, zorder=3, label=f"{mark}lower bound of each")
     axes.set_xscale("log")
     axes.set(xlim=(0.4 / attack.trials, 1.2), xlabel="false alarms or misses (rate)", ylabel="epsilon")

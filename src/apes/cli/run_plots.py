@@ -1,6 +1,5 @@
 """Pictures of a run, as PNG files: how it went, and what it cost whom."""
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,11 +9,9 @@ from matplotlib.ticker import MaxNLocator
 from apes.accounting.account import BudgetGroup
 from apes.accounting.guarantee import Guarantee
 from apes.accounting.words import upwards
-from apes.storage.pictures import BLUE, BROWN, panels, save
+from apes.storage.pictures import BLUE, BROWN, folded, panels, save
 from apes.training.run import RoundMetrics
 
-# Signs of a title that fit on a line, per inch of the picture.
-_PER_INCH = 10
 # So many points are still drawn one by one; one alone would not show otherwise.
 _FEW = 40
 # How far bars of one round are from its middle.
@@ -37,7 +34,7 @@ def draw_accuracy(metrics: tuple[RoundMetrics, ...], title: str, path: Path) -> 
     losses.set_ylabel("test loss (nats)" if last.accuracy is not None else "test loss (squared)", color=BROWN)
     reached = f"loss {last.loss:.4f}" if last.accuracy is None else f"{100 * last.accuracy:.2f} %"
     count = "1 round" if last.round == 1 else f"{last.round} rounds"
-    figure.suptitle(_folded(f"{title}: {reached} after {count}", 7), fontsize=10)
+    figure.suptitle(folded(f"{title}: {reached} after {count}", 7), fontsize=10)
     save(figure, path)
 
 
@@ -60,11 +57,12 @@ def draw_run_account(
     """
     figure, (personal, spent) = panels(10, 4.4, 2, sharey=True)
     draw_personal(personal, groups)
-    personal.set_title("by own budget, all rounds", fontsize=9)
+    personal.set_title("by own budget, all rounds", fontsize=10)
     personal.set_ylabel(f"certified epsilon (delta {guarantee.delta:.3g})")
     rounds = list(range(1, len(by_round) + 1))
     marker = "o" if len(by_round) <= _FEW else None
-    spent.plot(rounds, by_round, marker=marker, markersize=4, color=BLUE, label=f"spent: {by_round[-1]:.4g}")
+    last = f"spent: {upwards(by_round[-1])}"
+    spent.plot(rounds, by_round, marker=marker, markersize=4, color=BLUE, zorder=3, label=last)
     spent.axhline(guarantee.epsilon, color=BROWN, linestyle="--", label=f"guaranteed: {upwards(guarantee.epsilon)}")
     _round_axis(spent, rounds)
     spent.set_title("of anybody, round by round", fontsize=10)
@@ -72,7 +70,7 @@ def draw_run_account(
     spent.tick_params(labelleft=True)
     spent.legend(loc="lower right")
     total = f"epsilon {upwards(guarantee.epsilon)} at delta {upwards(guarantee.delta, 3)}"
-    figure.suptitle(_folded(f"{title}: {total}" if title else total, 10), fontsize=10)
+    figure.suptitle(folded(f"{title}: {total}" if title else total, 10), fontsize=10)
     save(figure, path)
 
 
@@ -81,6 +79,7 @@ def draw_personal(axes: Axes, groups: Sequence[BudgetGroup]) -> None:
     budgets, epsilons = zip(*((group.budget, group.epsilon) for group in groups), strict=True)
     axes.plot(budgets, epsilons, marker="o", markersize=4, color=BLUE)
     axes.set_xlabel("a user's local budget")
+    axes.xaxis.set_major_locator(MaxNLocator(6))
     if len(groups) == 1:
         axes.set_xlim(0, 2 * budgets[0])
 
@@ -92,9 +91,3 @@ def _round_axis(axes: Axes, rounds: Sequence[int]) -> None:
     if len(rounds) == 1:
         axes.set_xlim(0, 2)
         axes.set_xticks([1])
-
-
-def _folded(title: str, inches: float) -> str:
-    """A title in lines that fit; a dollar sign in a name begins no formula."""
-    lines = textwrap.wrap(title, int(_PER_INCH * inches), break_long_words=True)
-    return "\n".join(lines).replace("$", r"\$")

@@ -1,5 +1,6 @@
 """How pictures look and are written: one colour per meaning, faint grids, files that appear whole."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from apes.storage.files import write_whole
 # Blue is what is proved, and ours; brown is what stands against it; sand is what is only published.
 BLUE, BROWN, SAND, PURPLE, GREEN = "#1b6ca8", "#b3541e", "#d9a273", "#7a5c99", "#3f7d4e"
 GREY, DARK = "#9a9a9a", "#444444"
+# Signs of a title that fit on a line, per inch of the picture.
+_PER_INCH = 10
 
 
 def panels(
@@ -39,6 +42,12 @@ def shortened(text: str, most: int = 40) -> str:
     """
     half = (most - 2) // 2
     return text if len(text) <= most else f"{text[:half]}...{text[-half:]}"
+
+
+def folded(title: str, inches: float) -> str:
+    """A title in lines that fit into so many inches; a dollar sign in a name begins no formula."""
+    lines = textwrap.wrap(title, int(_PER_INCH * inches), break_long_words=True)
+    return "\n".join(lines).replace("$", r"\$")
 
 
 def save(figure: Figure, path: Path) -> None:

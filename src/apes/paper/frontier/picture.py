@@ -29,6 +29,13 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 _TICKS = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64)
 _HIGH, _FAR = 79.0, 16.0
+# Of a published point's words, by whether it is high and far: the distance in points, and on which side of it they are.
+_WORDS_AT = {
+    (True, False): ((8, 4), "left", "bottom"),
+    (True, True): ((20, 8), "right", "bottom"),
+    (False, False): ((-8, 0), "right", "center"),
+    (False, True): ((0, -8), "center", "top"),
+}
 
 
 def draw(figures: dict[str, Any]) -> Figure:
@@ -43,9 +50,10 @@ def draw(figures: dict[str, Any]) -> Figure:
     for point in figures["published"]:
         _mark(axes, point)
     log_ticks(axes, _TICKS)
-    # Room for labels.
+    # Room for labels; above the highest point, too.
     low, high = axes.get_ylim()
-    axes.set_ylim(low - 0.06 * (high - low), min(high + 0.06 * (high - low), 100.5))
+    axes.set_ylim(low - 0.06 * (high - low), high + 0.08 * (high - low))
+    axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= 100])
     axes.set(xlabel=f"epsilon of the whole training, a user, delta {figures['delta']:g}", ylabel="test accuracy (%)")
     but = ", but for the published points" if figures["published"] else ""
     axes.set_title(f"{figures['data']}, {figures['users']:,} users: certified{but}")
@@ -60,7 +68,7 @@ def _mark(axes: Axes, point: dict[str, Any]) -> None:
     hidden = point["unit"].split(";")[0]
     words = f"{point['name']}\n{hidden}; n {point['users']:,}"
     is_high, is_far = point["accuracy"] > _HIGH, point["epsilon"] > _FAR
-    # Where there is room: the low ones' words below them, those of the far ones towards the middle.
-    beside = (-8 if is_far else 8, 4 if is_high else -4)
-    style: dict[str, Any] = {"ha": "right" if is_far else "left", "va": "bottom" if is_high else "top"}
+    # Where there is room, away from the curve that rises between the low ones: to its left, or below.
+    beside, sideways, upright = _WORDS_AT[is_high, is_far]
+    style: dict[str, Any] = {"ha": sideways, "va": upright}
     axes.annotate(words, place, beside, textcoords="offset points", fontsize=7.5, **style)
