@@ -80,6 +80,9 @@ def test_the_legend_of_an_audit_hides_nothing_and_zero_is_seen(drawn, tmp_path):
     drawn[0].canvas.draw()
     for axes in drawn[0].axes[2:]:
         assert axes.get_ylim()[0] < 0
+        seen, bounds, *_ = axes.get_lines()
+        assert axes.get_ylim()[1] > max(seen.get_ydata(), default=0)
+        assert min(bounds.get_ydata()) == 0
         assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())
 
 

@@ -167,8 +167,9 @@ def draw_audit(result: AuditResult, path: Path) -> None:
         _draw_epsilons(below, attack, result.delta)
         below.axhline(certified, color=BLUE, label=f"certified: {certified:.4g}")
         below.axhline(audited, color=BROWN, linestyle="--", linewidth=2, label=f"audited: {audited:.4g}")
-        # A little below 0, so that what is 0 is seen; the legend hides no point.
-        highest = 1.4 * max(certified, audited, _TINY)
+        # A little below 0, so that what is 0 is seen; no point is above, or behind the legend.
+        seen = max((float(np.max(line.get_ydata(), initial=0.0)) for line in below.get_lines()), default=0.0)
+        highest = 1.2 * max(certified, audited, seen, _TINY)
         below.set_ylim(-0.04 * highest, highest)
         below.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     verdict = "passed: certified >= audited" if result.passed else "FAILED: more is revealed than is certified"
@@ -208,7 +209,8 @@ def _draw_epsilons(axes: Axes, attack: Attack, delta: float) -> None:
         seen = np.log(np.maximum(hits / attack.trials - delta, _TINY) * attack.trials / np.maximum(rare, 1))
         rates, seen = rare[often] / attack.trials, seen[often]
         axes.plot(rates, seen, ".", color=DARK, markersize=4, label=f"{mark}seen, chance included")
-        bounds = lower_bounds(hits, rare, attack.trials, delta)
+        # No epsilon is below 0: a bound that is says no more than that.
+        bounds = np.maximum(lower_bounds(hits, rare, attack.trials, delta), 0)
         rates = np.maximum(rare, 0.5) / attack.trials
         axes.plot(rates, bounds, color=PURPLE, linewidth=1, zorder=3, label=f"{mark}lower bound of each")
     axes.set_xscale("log")
