@@ -84,6 +84,8 @@ def test_help(group, name):
     assert short.stdout == long.stdout
     assert max(map(len, short.stdout.splitlines())) <= 80
     assert "\x1b" not in short.stdout
+    # No word of it is cut.
+    assert "\u2026" not in short.stdout
 
 
 @pytest.mark.parametrize(("group", "name"), ROWS, ids=NAMES)

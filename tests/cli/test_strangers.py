@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,3 +126,16 @@ def test_levels_have_their_names_where_a_run_is_shown(tmp_path, monkeypatch):
     shown = cli("show", "run").stdout
     assert "[b]low 0.1" in shown
     assert "high 1" in shown
+
+
+@pytest.mark.skipif(shutil.which("head") is None, reason="it is head that stops reading")
+def test_whoever_has_read_enough_of_the_help_is_told_nothing_more():
+    words = [sys.executable, "-m", "apes", "federation", "init", "-h"]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    head = subprocess.Popen(["head", "-n", "60"], stdin=child.stdout, stdout=subprocess.PIPE, text=True)
+    # Nobody but head holds it.
+    child.stdout.close()
+    assert len(head.communicate()[0].splitlines()) == 60
+    with child.stderr:
+        assert child.stderr.read() == ""
+    child.wait()

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 from typer.models import ArgumentInfo
 
-from apes.cli.shared import in_one_line, says_what_went_wrong
+from apes.cli.shared import ignore_further_answers, in_one_line, says_what_went_wrong
 
 
 class _Later(TyperCommand):
@@ -22,7 +22,12 @@ class _Later(TyperCommand):
         Click runs, and asks for completions, what the context names: the real command.
         """
         with in_one_line():
-            return self.loaded().make_context(*args, **extra)
+            try:
+                return self.loaded().make_context(*args, **extra)
+            except BrokenPipeError:
+                # Whoever reads the help has read enough.
+                ignore_further_answers()
+                raise typer.Exit from None
 
     def loaded(self) -> Any:
         """The real command."""

@@ -29,12 +29,12 @@ OF_SIMULATION: dict[str, Choice] = {
     "data": Choice(str, f"Data set: {', '.join(NAMES)}; for train also an own table, a .csv, .parquet or .npz file, or "
                    "a folder of .parquet files.", "digits"),
     "normalise": Choice(str, "pixels (in [0, 1]) or unit-norm (every image of L2 norm 1).", "pixels"),
-    "features": Choice(str, "What users make of their images first, in public: oriented-gradients[:CELLS] or pixels.",
-                       "oriented-gradients"),
+    "features": Choice(str, "What users make of their images first, in public: pixels or oriented-gradients (with :N "
+                       "behind it, of N by N cells).", "oriented-gradients"),
     "split": Choice(str, "How images are spread over users: iid, label, dirichlet:ALPHA.", "iid"),
     "users": Choice(int, "Number of users.", 10_000),
     "budgets": Choice(str, "Local budgets: uniform1 .. mixgauss3, constant:E, grid:LOW:HIGH, file:PATH[:COLUMN], or "
-                      "shares of the users: 0.1:60%,0.5:30%,1:10%.", "uniform2"),
+                      "shares of the users: 0.1:60%,1:40%.", "uniform2"),
     "update": Choice(str, "gradient (Algorithm 1) or fedprox (difference after local steps).", "gradient"),
     "local_epochs": Choice(int, "FedProx: local steps (default 10)."),
     "local_learning_rate": Choice(float, "FedProx: local step size (default 1)."),

@@ -101,7 +101,12 @@ def tell(facts: dict[str, Any], as_json: bool, text: str | Callable[[], None] | 
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever reads has read enough, as `head` does; what else there is to do is done, and said by the exit code.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        ignore_further_answers()
+
+
+def ignore_further_answers() -> None:
+    """Let what is still to be printed on stdout go nowhere: nobody reads it any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
