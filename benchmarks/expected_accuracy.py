@@ -40,7 +40,7 @@ ROUNDS = (1, 2, 5, 10, 20, 40, 80, 160)
 IMAGES = 6  # of every person
 USERS = 2500
 # The step of one-bit reports falls until the last round, so that every number of rounds is a training of its own.
-SEEDS = {BITS: (1, 2), FIRST: (1,), LEVELS: (1,)}
+SEEDS = {BITS: (1, 2, 3, 4), FIRST: (1,), LEVELS: (1,)}
 # Budgets that the noise is looked for between.
 _LEAST, _MOST = 1e-4, 200.0
 console = Console(stderr=True)
