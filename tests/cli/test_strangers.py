@@ -139,3 +139,9 @@ def test_whoever_has_read_enough_of_the_help_is_told_nothing_more():
     with child.stderr:
         assert child.stderr.read() == ""
     child.wait()
+
+
+def test_one_round_is_no_rounds():
+    done = cli("advise", "--users", 300, "--budgets", "constant:0.5", "--rounds", 1, "--target-epsilon", 50, "--json")
+    reasons = {way["reason"] for way in json.loads(done.stdout)["ways"]}
+    assert all("the one round fits: epsilon" in reason for reason in reasons)

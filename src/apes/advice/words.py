@@ -51,7 +51,8 @@ def reason_for(way: Way, question: Question) -> str:
             return f"It takes {way.users:,} people, {more:,} more, with budgets spread alike: {spent}."
         case _:
             whole = "No cap is needed" if way.cap is None else f"With the cap of {way.cap:.4g}"
-            return f"{whole}, and all {way.rounds:,} rounds fit: {spent}."
+            fit = "the one round fits" if way.rounds == 1 else f"all {way.rounds:,} rounds fit"
+            return f"{whole}, and {fit}: {spent}."
 
 
 def why_first(best: Way, others: list[Way], question: Question, error: float) -> str:
