@@ -1,6 +1,7 @@
 """Expected accuracy: read off what was measured, falling with noise, and nothing where nothing was measured."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -53,10 +54,18 @@ def test_the_stated_error_is_the_largest_seen():
     table = measured()
     for one in plain["checks"]:
         expected = table.expected(one["kind"], one["noise"], one["rounds"], table.dimensions)
-        assert abs(expected - one["seen"]) <= table.error + 1e-4
+        assert abs(expected - one["seen"]) <= (table.error + 1e-4) * (1 - expected)
     assert len(plain["checks"]) >= 6
 
 
 def test_another_number_of_coordinates_is_read_at_the_noise_of_the_whole_update():
     table = measured()
     assert table.expected("bits", 0.01, 30, 4 * table.dimensions) == table.expected("bits", 0.02, 30, table.dimensions)
+
+
+def test_what_differs_by_less_than_both_may_be_off_is_alike():
+    table = replace(measured(), error=0.1)
+    assert table.can_tell_apart(0.9, 0.87)  # 0.01 and 0.013
+    assert table.can_tell_apart(0.87, 0.9)
+    assert not table.can_tell_apart(0.9, 0.88)
+    assert not table.can_tell_apart(0.9, 0.9)

@@ -54,7 +54,7 @@ class Measured:
     surfaces: dict[str, Surface]  # by kind of reports
     data: str
     dimensions: int
-    error: float  # the largest difference seen between the table and trainings that it was not made of
+    error: float  # the largest difference seen from trainings that it was not made of, over the share of wrong answers
     images: int  # of every person
     loss_with_fewer: float  # the most that was lost beyond the table where people had fewer images
 
@@ -65,15 +65,19 @@ class Measured:
         """
         return self.surfaces[kind].at(noise * math.sqrt(dimensions / self.dimensions), rounds)
 
+    def can_tell_apart(self, one: float, other: float) -> bool:
+        """Whether two expected accuracies differ by more than both may be off."""
+        return abs(one - other) > self.error * ((1 - one) + (1 - other))
+
     @property
     def basis(self) -> str:
         """What an expected accuracy is, in words."""
         return (
             f"Expected accuracy is of logistic regression on {self.data} ({self.dimensions:,} coordinates, "
             f"{self.images} images per person), which are public: read off a table of real trainings by noise and "
-            f"rounds, within {100 * self.error:.1f} points of others that were tried. With fewer images per person up "
-            f"to {100 * self.loss_with_fewer:.1f} points less were seen. It compares ways; of your own data it "
-            "promises nothing."
+            f"rounds; in others that were tried, the share of wrong answers was off by up to {100 * self.error:.0f} %. "
+            f"With fewer images per person up to {100 * self.loss_with_fewer:.1f} points less were seen. It compares "
+            "ways; of your own data it promises nothing."
         )
 
 
@@ -84,7 +88,7 @@ def measured() -> Measured:
         plain = json.loads(PATH.read_text(encoding="utf-8"))
         surfaces = {kind: Surface.of(one) for kind, one in plain["surfaces"].items()}
         lost = max(one["expected"] - one["seen"] for one in plain["with_fewer_images"])
-        sizes = plain["dimensions"], plain["largest_error"], plain["images_per_person"]
+        sizes = plain["dimensions"], plain["largest_error_share"], plain["images_per_person"]
         return Measured(surfaces, plain["data"], *sizes, loss_with_fewer=max(lost, 0.0))
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"cannot read {PATH.name} of the package: install it again ({error})") from None

@@ -130,18 +130,19 @@ def _needed(cap: float | None, question: Question) -> float | None:
 
 def _ranked(ways: list[Way], question: Question) -> tuple[Way, ...]:
     """Best first, with the reason why the first one is."""
-    error = measured().error
+    table = measured()
     now = sorted((way for way in ways if way.meets_target and way.change != USERS), key=_accuracy_first)
     more = sorted((way for way in ways if way.meets_target and way.change == USERS), key=lambda way: way.users)
     beyond = sorted((way for way in ways if not way.meets_target), key=lambda way: way.epsilon)
     if now and now[0].accuracy is not None:
         # Of those that no measurement tells apart, the one that costs people least.
-        alike = [way for way in now if way.accuracy is not None and way.accuracy >= now[0].accuracy - error]
+        most, known = now[0].accuracy, [way for way in now if way.accuracy is not None]
+        alike = [way for way in known if not table.can_tell_apart(way.accuracy or 0.0, most)]
         best = min(alike, key=lambda way: way.epsilon)
         now = [best, *(way for way in now if way is not best)]
     ranked = [*now, *more, *beyond]
     if ranked[0].meets_target:
-        ranked[0] = replace(ranked[0], reason=f"{why_first(ranked[0], now[1:], question, error)} {ranked[0].reason}")
+        ranked[0] = replace(ranked[0], reason=f"{why_first(ranked[0], now[1:], question, table)} {ranked[0].reason}")
     return tuple(ranked)
 
 

@@ -3,6 +3,7 @@
 import math
 
 from apes.accounting.words import upwards
+from apes.advice.accuracy import Measured
 from apes.advice.question import Question
 from apes.advice.way import Way
 
@@ -55,7 +56,7 @@ def reason_for(way: Way, question: Question) -> str:
             return f"{whole}, and {fit}: {spent}."
 
 
-def why_first(best: Way, others: list[Way], question: Question, error: float) -> str:
+def why_first(best: Way, others: list[Way], question: Question, table: Measured) -> str:
     """Why the recommended way is recommended, in a sentence; ``others`` fit these people too."""
     if best.change == "users":
         return f"No way fits these {question.users:,} people; this one needs the fewest more."
@@ -63,8 +64,9 @@ def why_first(best: Way, others: list[Way], question: Question, error: float) ->
         return "It is the only way that keeps within the target with these people."
     if best.accuracy is None:
         return "Of the ways within the target it leaves the least noise in a weight."
-    gap = 100 * (best.accuracy - max(way.accuracy or 0.0 for way in others))
-    if gap > 100 * error:
+    next_best = max(way.accuracy or 0.0 for way in others)
+    if best.accuracy > next_best and table.can_tell_apart(best.accuracy, next_best):
+        gap = 100 * (best.accuracy - next_best)
         return f"Of the ways within the target it is expected to be the most accurate, by {gap:.1f} points."
     return "It is expected to be as accurate as any way within the target, and of those it costs people least."
 
