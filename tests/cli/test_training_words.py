@@ -43,7 +43,7 @@ def test_a_bar_is_one_line_on_any_terminal(width):
     lines = [line for line in re.split(r"[\r\n]+", shown) if line.strip()]
     last = lines[-1]
     assert len(last) <= width
-    assert all(word in last for word in ("s-apes-threshold", "60/60", "85.12 %", "epsilon 0.432", "left"))
+    assert all(word in last for word in ("s-apes-threshold", "60/60", "85.12 %", "epsilon 0.433", "left"))
     assert ("loss" in last) == ("processes" in last) == (width >= 120)
 
 
@@ -53,11 +53,11 @@ def test_piped_there_are_a_few_plain_lines():
     lines = shown.splitlines()
     assert 10 <= len(lines) <= 12
     assert lines[0].startswith(
-        "training s-apes-threshold on 16 processes: round 1 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.432, about "
+        "training s-apes-threshold on 16 processes: round 1 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.433, about "
     )
     assert (
         lines[-1]
-        == "training s-apes-threshold on 16 processes: round 60 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.432"
+        == "training s-apes-threshold on 16 processes: round 60 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.433"
     )
 
 

@@ -95,8 +95,9 @@ def spent(accounts: list[dict[str, Any]]) -> None:
     table = table_of(
         "[bold]Spent[/] (all coordinates, rounds and runs)",
         ("user", "budget", "rounds", "local", "allowance", "central", "mu", "limit", "rounds left"),
-        f"Local epsilon holds whoever reads the reports. Central epsilon, at delta {central['delta']:.3g}, holds "
-        "against everybody but the shuffler, had every round been of the smallest cohort that it lets through.",
+        "Local epsilon holds whoever reads the reports. Central epsilon, at delta "
+        f"{upwards(central['delta'], 3)}, holds against everybody but the shuffler, had every round "
+        "been of the smallest cohort that it lets through.",
     )
     # Nine columns need the room that borders take.
     table.box = box.SIMPLE
@@ -104,7 +105,7 @@ def spent(accounts: list[dict[str, Any]]) -> None:
         central, left = account["central"], account["rounds_left"]
         figures = account["spent"], account["allowance"], central["epsilon"], central["mu"], central["limit"]
         nothing = "", "no limit", "no bound", "no bound", "no limit"
-        cells = [word if figure is None else f"{figure:,.4g}" for figure, word in zip(figures, nothing, strict=True)]
+        cells = [word if figure is None else upwards(figure) for figure, word in zip(figures, nothing, strict=True)]
         own = str(user), f"{account['budget']:.4g}", str(account["rounds"])
         table.add_row(*own, *cells, "no limit" if left is None else str(left))
     answers.print(table)
@@ -121,5 +122,5 @@ def federation(summary: dict[str, Any]) -> None:
         f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: "
         f"{reached}, certified epsilon [bold]{upwards(certified['epsilon'])}[/] "
         f"at delta {upwards(certified['delta'], 3)} (a user, all rounds, whoever chose who takes part: the limit that "
-        f"was agreed; {certified['epsilon_by_round'][-1]:.4g} was spent): {certified['meaning']}"
+        f"was agreed; {upwards(certified['epsilon_by_round'][-1])} was spent): {certified['meaning']}"
     )

@@ -10,6 +10,7 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from rich.progress import TimeRemainingColumn as Remaining
 from rich.table import Column
 
+from apes.accounting.words import upwards
 from apes.cli.display import console
 
 if TYPE_CHECKING:
@@ -82,5 +83,5 @@ def reached(last: "RoundMetrics", *, is_short: bool = False) -> str:
     if last.loss is not None and not (is_short and parts):
         parts.append(f"loss {last.loss:.3f}")
     if last.epsilon is not None:
-        parts.append(f"epsilon {last.epsilon:.3g}")
+        parts.append(f"epsilon {upwards(last.epsilon, 3)}")
     return ", ".join(parts) or "no test part"
