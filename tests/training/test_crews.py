@@ -347,7 +347,7 @@ class TestCommandLine:
         monkeypatch.setattr("apes.training.crews.same_code.__version__", "9.9")
         line = refused(tmp_path, "--cluster", address)
         assert "every worker must have apes 9.9 (code " in line
-        assert f"as this process has; got {apes.__version__} (code " in line
+        assert f"as this process has; got one with {apes.__version__} (code " in line
 
     def test_somebody_else_answers(self, tmp_path):
         import socket
