@@ -3,6 +3,7 @@
 import numpy as np
 
 from apes.mathematics.scratch import _NUMBERS, borrowed
+from apes.models.model import _Checked
 
 
 def test_what_is_lent_is_lent_once():
@@ -39,3 +40,15 @@ def test_it_comes_back_from_what_fails():
         pass
     with borrowed(6000) as again:
         assert again.ctypes.data == address
+
+
+def test_what_a_model_wrote_there_is_not_copied_again():
+    class Prepared:
+        def coordinates(self, start, stop, scratch):
+            self.written = scratch[: 2 * (stop - start)].reshape(2, -1)
+            return self.written
+
+    own = Prepared()
+    with borrowed(8) as scratch:
+        assert _Checked(own, "own", 2).coordinates(0, 3, scratch) is own.written
+        assert _Checked(own, "own", 2).coordinates(0, 4, np.zeros(8, dtype=np.float32)) is own.written

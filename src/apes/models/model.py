@@ -120,7 +120,8 @@ class _Checked:
         values = self.update.coordinates(start, stop, scratch)
         shape = self.users, stop - start
         check_floats(self.name, values, shape, ("float32",), is_finite=False)
-        if values.base is scratch and values.flags.carray:
+        # The base of a view of a view is whoever owns the memory.
+        if values.base is (scratch if scratch.base is None else scratch.base) and values.flags.carray:
             return values
         out = scratch[: values.size].reshape(shape)
         out[:] = values
