@@ -24,7 +24,7 @@ import numpy as np
 
 from apes.client.clip import EXPONENT, clipped
 from apes.mathematics.arrays import F32, I32, U8, U16, U32, U64, Word
-from apes.mathematics.compiled import compiled
+from apes.mathematics.compiled import compiled, inlined
 from apes.mathematics.randomness import Address, Key, philox
 from apes.mathematics.thresholds import proposal_mask
 
@@ -40,7 +40,7 @@ _NEVER = np.uint32(256)
 # How a mark is cut, and the unit of the lines below a table: 1 / 256 of a leading threshold.
 _LEVEL, _NEVER_MARK, _UNDECIDED = np.uint16(255), np.uint16(512), np.int32(768)
 _LINE_BITS = np.int32(8)
-_ONE, _FOUR = np.uint64(1), np.uint64(4)
+_ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 _WORD = np.uint64(32)
 _LEADING, _FURTHER = np.uint64(51), np.uint64(13)
 _LOW_BITS = np.uint64((1 << 51) - 1)
@@ -97,13 +97,26 @@ def is_finite(bits: U32) -> bool:
 
 @compiled
 def first_words(words: U32, place: Place, key: Key) -> None:
-    """Fill with the words of stage 0, four per counter, from the counter on that holds coordinate ``place[2]``."""
+    """Fill with the words of stage 0, four per counter, from the counter on that holds coordinate ``place[2]``.
+
+    In two halves at once: of a single one every multiplication waits for the one before.
+    """
     user, stream, first = place
-    block = first // _FOUR
-    for i in range(np.uint64(words.size // 4)):
-        a, b, c, d = philox(block + i, np.uint64(0), user, stream, key[0], key[1])
-        words[_FOUR * i], words[_FOUR * i + _ONE] = np.uint32(a), np.uint32(b)
-        words[_FOUR * i + np.uint64(2)], words[_FOUR * i + np.uint64(3)] = np.uint32(c), np.uint32(d)
+    block, counters = first // _FOUR, np.uint64(words.size // 4)
+    half = counters // _TWO
+    for i in range(half):
+        one = philox(block + i, np.uint64(0), user, stream, key[0], key[1])
+        other = philox(block + half + i, np.uint64(0), user, stream, key[0], key[1])
+        _put_words(words, _FOUR * i, one)
+        _put_words(words, _FOUR * (half + i), other)
+    for i in range(half + half, counters):
+        _put_words(words, _FOUR * i, philox(block + i, np.uint64(0), user, stream, key[0], key[1]))
+
+
+@inlined
+def _put_words(words: U32, i: Word, four: tuple[Word, Word, Word, Word]) -> None:
+    words[i], words[i + _ONE] = np.uint32(four[0]), np.uint32(four[1])
+    words[i + _TWO], words[i + _THREE] = np.uint32(four[2]), np.uint32(four[3])
 
 
 @compiled
@@ -164,9 +177,20 @@ def _propose(
 
 @compiled
 def _list_unsure(marks: U16, unsure: U32) -> int:
-    """List the coordinates about which the lines say nothing."""
-    n = np.uint64(0)
-    for i in range(np.uint64(marks.size)):
+    """List the coordinates about which the lines say nothing; four marks are loaded at once."""
+    n, whole = np.uint64(0), marks.size // 4 * 4
+    fours = marks[:whole].view(np.uint64)
+    for q in range(np.uint64(fours.size)):
+        four, i = fours[q], np.uint32(q) << np.uint32(2)
+        unsure[n] = i
+        n += (four >> np.uint64(8)) & _ONE
+        unsure[n] = i + np.uint32(1)
+        n += (four >> np.uint64(24)) & _ONE
+        unsure[n] = i + np.uint32(2)
+        n += (four >> np.uint64(40)) & _ONE
+        unsure[n] = i + np.uint32(3)
+        n += (four >> np.uint64(56)) & _ONE
+    for i in range(np.uint64(whole), np.uint64(marks.size)):
         unsure[n] = np.uint32(i)
         n += np.uint64((marks[i] >> np.uint16(8)) & np.uint16(1))
     return int(n)
