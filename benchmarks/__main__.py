@@ -37,7 +37,7 @@ from benchmarks.timing import Times, in_turns, peak_mb, timed
 _CLIP = 0.1
 _NORM = 1.0
 _PER_USER = 6
-_REPEATS = 5
+_REPEATS, _REPEATS_ALONE = 5, 15
 _MILLION, _FEW, _MANY = 128 * 7813, 64, 40
 _WAYS = {"levels": None, "bit": _NORM}
 console = Console(stderr=True)
@@ -117,7 +117,7 @@ def measure(quick: bool) -> dict[str, Any]:
             taken = timed(apes_round(dataset, users, cores), 1)
             result["rounds"].append({"users": users, "seconds": taken.median, "peak_memory_mb": peak_mb()})
         console.print("10,000 users: our ways and plain NumPy, in turns ...")
-        times = in_turns({**ways, **one}, _REPEATS)
+        times = in_turns({**ways, **one}, _REPEATS_ALONE)
         result["rounds"].insert(0, {"users": 10_000, "seconds": times["levels"].median, "peak_memory_mb": peak_mb()})
         small = in_turns({**draws(), **choices()}, _MANY)
     beside = in_turns({**ways, "numpy": numpy_round(dataset, 10_000)}, _REPEATS)

@@ -190,9 +190,9 @@ def _list_unsure(marks: U16, unsure: U32) -> int:
         n += (four >> np.uint64(40)) & _ONE
         unsure[n] = i + np.uint32(3)
         n += (four >> np.uint64(56)) & _ONE
-    for i in range(np.uint64(whole), np.uint64(marks.size)):
-        unsure[n] = np.uint32(i)
-        n += np.uint64((marks[i] >> np.uint16(8)) & np.uint16(1))
+    for rest in range(np.uint64(whole), np.uint64(marks.size)):
+        unsure[n] = np.uint32(rest)
+        n += np.uint64((marks[rest] >> np.uint16(8)) & np.uint16(1))
     return int(n)
 
 

@@ -1,6 +1,9 @@
 """Threads of this process: nothing has to travel, and all count into the same table."""
 
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -34,9 +37,33 @@ class Threads:
             take_reports(client, job.population, present, order, (gathered, [block]))
 
         with quiet_blas():
-            with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(work, self._blocks(present.span, order.block_users)))
+            self._do(work, deque(self._blocks(present.span, order.block_users)))
             return gathered.release()
+
+    def _do(self, work: Callable[[tuple[int, int]], None], blocks: deque[tuple[int, int]]) -> None:
+        """Let every thread take one block after the other; whoever waits for them is woken once, not by every block."""
+        failed: dict[tuple[int, int], BaseException] = {}
+
+        def work_on() -> None:
+            while blocks:
+                # Another thread may have taken the last one meanwhile.
+                with suppress(IndexError):
+                    block = blocks.popleft()
+                    try:
+                        work(block)
+                    except BaseException as error:
+                        failed[block] = error
+                        blocks.clear()
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            try:
+                wait([pool.submit(work_on) for _ in range(self._threads)])
+            finally:
+                # Whoever is interrupted waits for blocks that were begun, and for no other.
+                blocks.clear()
+        if failed:
+            # Those before it were begun before, and are done: it is the same one every time.
+            raise failed[min(failed)]
 
     def _blocks(self, span: range, size: int) -> list[tuple[int, int]]:
         """Blocks of so many users, towards the end smaller ones: the last thread to be done is not far behind."""
