@@ -115,6 +115,28 @@ class TestModel:
         with pytest.raises(apes.ParameterError, match=rf"^Fast.prepare(\[\d+, \d+\])? must (be )?{said}"):
             apes.train(Fast(6, 8, 3), people_of(3), apes.Plan(framework=framework, rounds=1), workers=BLOCKS)
 
+    @pytest.mark.parametrize("framework", ["apes", "s-apes-first"])
+    def test_a_fast_road_sees_no_other_user(self, framework):
+        """What it forgets to write is an error, not what another user's update left in that memory."""
+
+        class Forgetful:
+            def __init__(self, updates):
+                self.updates = updates
+
+            def coordinates(self, start, stop, scratch):
+                out = scratch[: len(self.updates) * (stop - start)].reshape(-1, stop - start)
+                out[:, 1:] = self.updates[:, start + 1 : stop]
+                return out
+
+        class Fast(TwoLayers):
+            def prepare(self, weights, block):
+                return Forgetful(self.updates(weights, block))
+
+        plan = apes.Plan(framework=framework, rounds=1)
+        apes.train(TwoLayers(6, 8, 3), people_of(3), plan, workers=BLOCKS)
+        with pytest.raises(apes.ParameterError, match=r"^Fast.prepare(\[\d+, \d+\])? must be finite, got nan"):
+            apes.train(Fast(6, 8, 3), people_of(3), plan, workers=BLOCKS)
+
     def test_a_fast_road_in_memory_of_its_own(self):
         """Read-only, in another order of memory: what is reported is the same, and nothing of the model's changes."""
 

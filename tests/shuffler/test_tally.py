@@ -22,7 +22,7 @@ SOURCE = SimulationSource(8, 1)
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(
     users=st.integers(1, 40),
-    width=st.sampled_from([1, 2, 63, 64, 65, 128, 200]),
+    width=st.sampled_from([1, 2, 63, 127, 128, 129, 300]),
     levels=st.sampled_from([2, 3, 16, 255, 256]),
     seed=st.integers(0, 99),
 )
@@ -36,6 +36,17 @@ def test_counts_are_bincounts(users, width, levels, seed):
         ones = np.full(width, 7, dtype=np.uint16)
         assert count_bits(codes, ones)
         assert (ones == expected[:, 1] + 7).all()
+
+
+@pytest.mark.parametrize("users", [31, 32, 254, 255, 256, 510, 511, 1024])
+@pytest.mark.parametrize("levels", [5, 256])
+def test_everybody_on_one_level(users, levels):
+    """More than a byte of the tile would hold."""
+    codes = np.full((users, 130), levels - 1, dtype=np.uint8)
+    counts = np.full((130, levels), 7, dtype=np.uint16)
+    assert count_levels(codes, counts)
+    assert (counts[:, -1] == users + 7).all()
+    assert (counts[:, :-1] == 7).all()
 
 
 @pytest.mark.parametrize("place", [(0, 0), (4, 99), (2, 64)])

@@ -10,6 +10,7 @@ Coordinates are laid out class after class: ``features`` weights, then the bias.
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -159,6 +160,7 @@ class RowCombination:
 
     block: UserBlock
     coefficients: F32
+    writes_all: ClassVar[bool] = True
 
     def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
         """Coordinates start .. stop - 1 of every user."""

@@ -1,7 +1,7 @@
 """What a model has to offer to be trained; anybody's model may."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -75,7 +75,9 @@ class PreparedUpdate(Protocol):
     def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
         """Coordinates start .. stop - 1 of every user, unclipped: array (users, stop - start).
 
-        The array may lie in ``scratch`` (flat, at least as large): it is good until scratch is used again.
+        The array may lie in ``scratch`` (flat, at least as large): it is good until scratch is used again. Whoever has
+        ``writes_all = True`` promises to return nothing there that was not written by this call; for others scratch is
+        filled with NaN before, so that what is forgotten is an error, and not an earlier user's update.
         """
 
 
@@ -117,6 +119,8 @@ class _Checked:
 
     def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
         """Coordinates start .. stop - 1 of every user, in scratch: written there, or copied."""
+        if getattr(self.update, "writes_all", False) is not True:
+            scratch.fill(np.nan)
         values = self.update.coordinates(start, stop, scratch)
         shape = self.users, stop - start
         check_floats(self.name, values, shape, ("float32",), is_finite=False)
@@ -133,6 +137,7 @@ class WholeUpdates:
     """Updates that are there already, (users, d)."""
 
     values: F32
+    writes_all: ClassVar[bool] = True
 
     def coordinates(self, start: int, stop: int, scratch: F32) -> F32:
         """Coordinates start .. stop - 1 of every user; a copy, since what follows may work in place."""
