@@ -13,17 +13,26 @@ DEV := .venv/.$(SET)
 SITE := $(subst $(eval) ,$(comma),$(strip docs $(filter-out docs,$(sort $(subst $(comma), ,$(EXTRAS))))))
 DOCS := .venv/.$(SITE)
 
-.PHONY: train test quick check bench docs dist format clean
+# The compiled loops are in numba's cache, for the sources as they are.
+LOOPS := .venv/.loops
+
+.PHONY: train test quick exhaustive check bench docs dist format clean
 .NOTPARALLEL:
 
 train: $(CORE)  ## Train under APES on the embedded digits: ten thousand users, forty rounds
 	$(BIN)/apes train --out runs/$$(date +%Y%m%d-%H%M%S) $(ARGS)
 
-test: $(DEV)  ## Run all tests, on all cores
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+# Tests of a file run on one worker, beside those of other files; the costly levels begin.
+PYTEST := $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
 
-quick: $(DEV)  ## Run what takes no more than a moment, while writing
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
+test: $(DEV) $(LOOPS)  ## Run the tests of the levels unit, service and process (tests/levels.py)
+	$(PYTEST) -n auto $(ARGS)
+
+quick: $(DEV) $(LOOPS)  ## Run the unit tests, while writing
+	$(PYTEST) -n logical --levels unit $(ARGS)
+
+exhaustive: $(DEV) $(LOOPS)  ## Run the rest: large grids, enumerations, tests of high power; then, alone, those of time
+	$(PYTEST) -n logical --levels exhaustive $(ARGS)
 
 check: $(DEV)  ## Lint, formatting, types
 	$(BIN)/ruff check .
@@ -63,6 +72,10 @@ $(CORE): pyproject.toml
 $(DEV): pyproject.toml tests/constraints.txt
 	$(call install,[$(SET)],--constraint tests/constraints.txt)
 	@touch $(CORE) .venv/.dev $@
+
+$(LOOPS): $(DEV) $(shell grep -rlE "import.* (compiled|compiled_reordering|inlined)" src --include=*.py)
+	$(BIN)/python tests/compile_loops.py
+	@touch $@
 
 $(DOCS): pyproject.toml tests/constraints.txt
 	$(call install,[$(SITE)],--constraint tests/constraints.txt)

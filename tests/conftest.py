@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from levels import DEFAULT, LEVELS, level_of, parse, stop_watching, watch
 
-import apes
 from apes.data import Dataset, load
 from apes.data.digits import make_digits
 
@@ -19,24 +19,20 @@ settings.load_profile("patient")
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Two workers more than cores: the tests of the federation wait for other processes most of the time."""
-    return (os.cpu_count() or 1) + 2
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """``-n logical``: one worker per core. ``-n auto``: two more, because tests of processes mostly wait for them."""
+    cores = os.cpu_count() or 1
+    return cores if config.getoption("numprocesses") == "logical" else cores + 2
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile the inner loops once, before several workers would each do it; their cache is on the disk."""
-    if not hasattr(session.config, "workerinput") and session.config.getoption("numprocesses", None):
-        rows, labels = np.random.default_rng(1).random((40, 3)), np.arange(40) % 2
-        people = apes.People.from_arrays(rows, labels, budgets="uniform2")
-        for framework in ("apes", "s-apes", "s-apes-first", "s-apes-threshold", "unis", "non-private"):
-            for local in (None, apes.FedProx(epochs=1)):
-                for choices in ({}, {"clip": 0.1}):
-                    plan = apes.Plan(framework=framework, rounds=1, **choices)
-                    apes.train(apes.LogisticRegression(3, 2, local), people, plan)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--levels", default=DEFAULT, help=f"levels to run, of {','.join(LEVELS)} (default: {DEFAULT})")
 
 
-@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    parse(config.getoption("--levels"))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Collect what a file's tests left behind: what was not closed is told of them, not of whoever runs later.
@@ -47,27 +43,30 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         gc.collect()
 
 
-# Files most of whose tests train, certify at length, start processes or compare many draws.
-SLOW = """accounting advice/test_advise analyzer/test_calibrator audit cli client data doors examples federation
-mathematics/test_laws
-mathematics/test_thresholds models/test_torch page paper run shuffler/test_shuffle terms/test_level_choice
-test_readme test_site training""".split()
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the levels that are asked for, the costly ones first, and the tests of a file on one worker.
 
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of slow files and begin with them, those that wait longest first: none is left for last."""
-    here = Path(__file__).parent
-
-    def rank(item: pytest.Item) -> int:
-        name = str(item.path.relative_to(here)) if item.path.is_relative_to(here) else ""
-        if name.startswith(("federation", "paper")):
-            return 0 if name.startswith("federation/test_faults") else 1
-        return 2 if name.startswith(tuple(SLOW)) else 3
-
+    A file shares what its fixtures made. A test that shares nothing may have an ``xdist_group`` of its own.
+    """
+    asked = parse(config.getoption("--levels"))
+    left_out = [item for item in items if level_of(item) not in asked]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if level_of(item) in asked]
+    items.sort(key=lambda item: -LEVELS.index(level_of(item)))
     for item in items:
-        if rank(item) < 3:
-            item.add_marker(pytest.mark.slow)
-    items.sort(key=rank)
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(config.rootpath))))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A unit test, with its fixtures, stays in its process."""
+    watch(item)
+    try:
+        return (yield)
+    finally:
+        stop_watching()
 
 
 @pytest.fixture(scope="session", autouse=True)
