@@ -32,7 +32,8 @@ quick: $(DEV) $(LOOPS)  ## Run the unit tests, while writing
 	$(PYTEST) -n logical --levels unit $(ARGS)
 
 exhaustive: $(DEV) $(LOOPS)  ## Run the rest: large grids, enumerations, tests of high power; then, alone, those of time
-	$(PYTEST) -n logical --levels exhaustive $(ARGS)
+	$(PYTEST) -n logical --levels exhaustive -m "not alone" $(ARGS) || [ $$? -eq 5 ]
+	$(PYTEST) -n 0 --levels exhaustive -m alone $(ARGS) || [ $$? -eq 5 ]
 
 check: $(DEV)  ## Lint, formatting, types
 	$(BIN)/ruff check .
