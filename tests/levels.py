@@ -67,14 +67,6 @@ _FORBIDDEN = {
     "socket.connect",
     "socket.bind",
 }
-    "subprocess.Popen",
-    "os.fork",
-    "os.forkpty",
-    "os.posix_spawn",
-    "os.system",
-    "socket.connect",
-    "socket.bind",
-}
 _running: list[str] = []
 
 
