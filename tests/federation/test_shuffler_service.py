@@ -1,11 +1,8 @@
-"""The shuffler as a real process: HTTPS in, releases out, killed and started again, on a disk that fails."""
+"""The shuffler as callers meet it: requests in, releases out, started again, on a ledger that fails; no socket."""
 
 import asyncio
 import os
 import re
-import signal
-import socket
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -13,9 +10,9 @@ from threading import Barrier
 
 import numpy as np
 import pytest
-from parties import APES, BUDGETS, LEVELS, OTHER_RUN, RUN, RUNS, TOKEN, Shuffler, honest, is_of, path, until
+from local_shuffler import LocalShuffler
+from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, RUNS, TOKEN, honest, is_of, path
 
-from apes.federation.trial.layout import HOST
 from apes.shuffler.service.intake import ReportRefusal
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.refused import RequestRefused
@@ -24,15 +21,14 @@ from apes.wire.envelope import envelope_size
 from apes.wire.frames import framed
 from apes.wire.release import Release
 
-# One worker builds the module's fixture, once.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("shuffler_service")]
+pytestmark = pytest.mark.service
 MOST_BYTES = 2 * 8 * (4 + envelope_size(15, 16)) + (16 << 20)
 
 
 @pytest.fixture(scope="module")
 def shuffler(small, tmp_path_factory):
     policy = replace(small.policy, rounds=100_000, runs=RUNS)
-    party = Shuffler(tmp_path_factory.mktemp("shuffler"), policy, small.shuffler)
+    party = LocalShuffler(tmp_path_factory.mktemp("shuffler"), policy, small.shuffler)
     party.start()
     yield party
     party.kill()
@@ -203,59 +199,29 @@ def test_a_batch_too_large(shuffler, small):
     assert closes(shuffler, small, run)
 
 
-# An honest batch with the beginning of a frame that is far too large: more than lies in a socket's buffers, so that
-# once it is sent the shuffler must have read the reports.
-def long_beginning(small, run):
-    return batch(honest(small, run=run)) + (1 << 30).to_bytes(4, "little") + bytes(14 << 20)
-
-
 def test_a_caller_who_hangs_up(shuffler, small):
     run, before = shuffler.next_run(), shuffler.refused("requests", "cut-short")
-    shuffler.begin_upload(run, long_beginning(small, run)).close()
-    until(lambda: shuffler.refused("requests", "cut-short") == before + 1)
+    shuffler.begin_upload(run, batch(honest(small, run=run))).close()
+    assert shuffler.refused("requests", "cut-short") == before + 1
     assert is_open(shuffler, run)
     assert closes(shuffler, small, run)
 
 
-def test_killed_before_the_batch_was_there(shuffler, small):
+def test_started_again_before_the_batch_was_there(shuffler, small):
     run = shuffler.next_run()
-    connection = shuffler.begin_upload(run, long_beginning(small, run))
-    shuffler.kill()
-    connection.close()
-    shuffler.start()
+    shuffler.begin_upload(run, batch(honest(small, run=run)))
+    shuffler.restart()
     assert is_open(shuffler, run)
     assert shuffler.rows("select count(*) from participants where run = ?", run) == [(0,)]
     assert closes(shuffler, small, run)
     assert shuffler.rows("select count(*) from participants where run = ?", run) == [(8,)]
 
 
-def test_killed_before_the_answer_was_read(shuffler, small):
-    run = shuffler.next_run()
-    body = batch(honest(small, run=run))
-    shuffler.announce(run=run)
-    connection = shuffler.connect()
-    connection.sendall(
-        f"POST {path(run=run)} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n".encode()
-        + body
-    )
-    ((kept,),) = until(lambda: shuffler.rows("select release from rounds where run = ?", run))
-    shuffler.kill()
-    connection.close()
-    shuffler.start()
-    assert shuffler.get(run=run).content == kept
-    assert is_of(Release.decode(kept), range(8))
-    assert shuffler.http.post(path(run=run), content=body).content == kept
-    other = shuffler.post(honest(small, range(5), run=run), run=run)
-    assert (other.status_code, other.json()["refused"]) == (409, "round-closed")
-    assert shuffler.get(run=run).content == kept
-
-
 def test_a_disk_that_takes_nothing(shuffler, small):
     """Not even the log can be written meanwhile."""
     closed, run = shuffler.next_run(), shuffler.next_run()
     assert closes(shuffler, small, closed)
-    reports, later = honest(small, run=run), shuffler.next_run()
+    reports, later, before = honest(small, run=run), shuffler.next_run(), shuffler.refused("requests", "ledger")
     assert shuffler.announce(run=run).status_code == 204
     shuffler.let_write(False)
     try:
@@ -267,7 +233,7 @@ def test_a_disk_that_takes_nothing(shuffler, small):
     finally:
         shuffler.let_write(True)
     assert shuffler.rows("select count(*) from participants where run = ?", run) == [(0,)]
-    assert shuffler.refused("requests", "ledger") == 4
+    assert shuffler.refused("requests", "ledger") == before + 4
     release = shuffler.post(reports, run=run)
     assert is_of(Release.decode(release.content), range(8))
     assert shuffler.get(run=run).content == release.content
@@ -283,13 +249,6 @@ def test_a_ledger_that_cannot_be_read(small, tmp_path):
         assert (refusal.value.status, refusal.value.reason) == (503, "ledger")
 
 
-def test_a_second_shuffler_on_the_ledger_is_refused(shuffler, small):
-    other = subprocess.run([APES, "shuffler", shuffler.folder / "shuffler.json"], capture_output=True, text=True)
-    assert other.returncode == 2
-    assert "ledger.sqlite is in use by another process" in other.stderr
-    assert closes(shuffler, small, shuffler.next_run())
-
-
 def rubbish_frames(small, run, noise, count):
     """Random strings; one in twenty is as long as an envelope and begins like one of a registered sender."""
     start = honest(small, [0], run=run)[0][:122]
@@ -298,27 +257,17 @@ def rubbish_frames(small, run, noise, count):
 
 
 def test_rubbish(shuffler, small, noise):
-    """100,000 frames, 2,000 bodies, 250 strings at the port: it stays healthy, and as large as it was."""
-    run, memory = shuffler.next_run(), []
+    """Random strings for reports, and one in twenty is as long as an envelope and begins like a registered sender's."""
+    run = shuffler.next_run()
     before = [shuffler.refused("reports", reason) for reason in ("malformed", "signature")]
-    for _ in range(10):
-        answer = shuffler.post(rubbish_frames(small, run, noise, 10_000), run=run)
-        assert (answer.status_code, answer.json()["refused"]) == (422, "cohort")
-        assert answer.json()["accepted"] == 0
-        for body in noise(200):
-            assert shuffler.http.post(path(run=run), content=body).status_code == 422
-        for text in noise(20):
-            with socket.create_connection((HOST, shuffler.port)) as connection:
-                connection.sendall(text)
-        for text in noise(5):
-            with shuffler.connect() as connection:
-                connection.sendall(text + b"\r\n\r\n")
-        memory.append(shuffler.memory())
+    answer = shuffler.post(rubbish_frames(small, run, noise, 2_000), run=run)
+    assert (answer.status_code, answer.json()["refused"]) == (422, "cohort")
+    assert answer.json()["accepted"] == 0
+    for body in noise(50):
+        assert shuffler.http.post(path(run=run), content=body).status_code == 422
     after = [shuffler.refused("reports", reason) for reason in ("malformed", "signature")]
-    assert after[0] - before[0] >= 95_000
-    assert after[1] - before[1] == 5_000
-    assert memory[-1] - memory[0] < 20e6, memory
-    assert shuffler.is_ready()
+    assert after[0] - before[0] >= 1_900
+    assert after[1] - before[1] == 100
     assert is_open(shuffler, run)
     assert closes(shuffler, small, run)
 
@@ -342,7 +291,7 @@ def test_logs_tell_counts_and_no_values(shuffler, small):
     assert closes(shuffler, small, run)
     events = shuffler.events()
     names = {event["event"] for event in events}
-    assert {"serving", "refused", "released"} <= names <= {"serving", "refused", "released", "ledger-failed", "library"}
+    assert {"serving", "refused", "released"} <= names <= {"serving", "refused", "released", "ledger-failed"}
     reasons = {"token", "wrong-run", "wrong-round", "open", "round-closed", "cohort", "size", "cut-short", "ledger"}
     for event in events:
         if event["event"] == "refused":
@@ -373,16 +322,3 @@ def test_what_the_ledger_keeps(shuffler, small):
     ((release,),) = shuffler.rows("select release from rounds where run = ?", run)
     assert release == shuffler.get(run=run).content
     assert not np.isin([row.tobytes() in release for row in LEVELS], True).any()
-
-
-def test_it_stops_when_told(shuffler, small):
-    """What was released is there after an orderly end as well."""
-    run = shuffler.next_run()
-    assert closes(shuffler, small, run)
-    release = shuffler.get(run=run).content
-    shuffler.http.close()
-    shuffler.http = shuffler.client()
-    shuffler._process.send_signal(signal.SIGTERM)
-    shuffler._process.wait()
-    shuffler.start()
-    assert shuffler.get(run=run).content == release
