@@ -63,22 +63,22 @@ class LocalVault(VaultProcess):
 
     def __init__(self, folder, terms, keys, shuffler, **choices):
         super().__init__(folder, terms, keys, shuffler, **choices)
-        self._served, self._failures = None, {}
+        self.served, self.connection, self._failures = None, None, {}
 
     def start(self):
         """Open the vault by its settings file, as the process does."""
-        assert self._served is None, "it is open already"
+        assert self.served is None, "it is open already"
         with self._logging(), mock.patch.object(socket, "_listen", return_value=None):
-            self._served = folder.open_vault(self.folder / "vault.json")
+            self.served = folder.open_vault(self.folder / "vault.json")
         self._watch(self.vault.ledger)
 
     def kill(self):
         """Let go of everything that is open; what was made to fail works again."""
         self._failures.clear()
-        if self._served is not None:
-            self._served._worker.shutdown()
+        if self.served is not None:
+            self.served._worker.shutdown()
             self.vault.ledger.close()
-            self._served = None
+            self.served = None
 
     def restart(self):
         self.kill()
@@ -87,20 +87,20 @@ class LocalVault(VaultProcess):
     @property
     def vault(self):
         """The `Vault` that answers."""
-        return self._served._vault
+        return self.served._vault
 
     def is_ready(self):
-        return self._served is not None
+        return self.served is not None
 
     def ask(self, request):
         """The whole answer to these bytes."""
-        assert self._served is not None, "it is not open"
-        connection = Connection(request, lambda: self._pass("before the answer leaves"))
+        assert self.served is not None, "it is not open"
+        self.connection = Connection(request, lambda: self._pass("before the answer leaves"))
         # An answer that cannot be sent is no concern of the vault's: see `VaultSocket.serve`.
         watched = mock.patch.object(witness, "sync_folder", self._sync_folder)
         with self._logging(), watched, contextlib.suppress(OSError):
-            self._served._serve_one(connection)
-        return connection.answer
+            self.served._serve_one(self.connection)
+        return self.connection.answer
 
     def fail(self, point, error=Crash):
         """Raise ``error``, a class or an exception, whenever a request comes by this point, until `kill` or `heal`."""

@@ -23,11 +23,10 @@ from scipy.stats import mannwhitneyu
 
 from apes import FedProx, LogisticRegression, Terms
 from apes.federation.terms import FederationTerms
-from apes.federation.vault.pace import public_seconds
 from apes.shuffler.service.policy import Limits
 from apes.storage.files import write_bytes
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.exhaustive, pytest.mark.alone]
 FALSE_ALARM = 1e-6
 SECONDS = 0.1
 KINDS = [(budget, rows) for budget in (0.05, 1.0) for rows in (1, 64)]
@@ -164,9 +163,3 @@ def test_late_answers_wait_for_the_next_multiple_and_the_owner_is_told(vaults, s
     assert (seconds >= 0.001).all()
     assert [event for event in vault.events() if event["event"] == "late" and event["answer_seconds"] == 0.001]
     assert len(frames_of(vault.sealed(20, run=RUN), 7850, 256)) == 1
-
-
-def test_the_public_time_knows_dimensions_and_users_only():
-    assert public_seconds(7850, 1) == public_seconds(7850, 1) > public_seconds(10, 1)
-    assert public_seconds(7850, 2) > public_seconds(7850, 1)
-    assert public_seconds(2**31, 10**6) == 3600

@@ -4,9 +4,11 @@ import subprocess
 import sys
 
 import pytest
+from levels import sampled
 from parties import apes
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -31,8 +33,8 @@ def test_init_says_what_is_wrong_and_leaves_nothing(tmp_path, options, said):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("missing", ["httpx", "fastapi", "uvicorn"])
+@pytest.mark.process
+@pytest.mark.parametrize("missing", sampled(["httpx", "fastapi", "uvicorn"], 1))
 def test_without_the_extra_it_says_what_to_install(missing, tmp_path):
     code = f"import sys; sys.modules[{missing!r}] = None; from apes.cli.main import main; main()"
     done = subprocess.run(

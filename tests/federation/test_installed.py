@@ -112,7 +112,7 @@ def test_what_lies_where_the_process_runs_is_not_installed(tmp_path, monkeypatch
     forget("stray_models")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_nor_in_a_process_of_its_own(invitation, data, tmp_path):
     """A folder with a module of the right name, in which the command is run."""
     here = write_package(tmp_path / "here", "tiny_models", PACKAGE)
@@ -352,6 +352,7 @@ class TestInTheVault:
             check_fit(installed_model(MAKE), held, "here")
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -214,6 +214,7 @@ def images_only(tmp_path, small):
     return tmp_path / "org" / "invitation"
 
 
+@pytest.mark.service
 def test_a_trial_on_a_table(tmp_path):
     """Whoever does not judge is in a silo; all silos together hold what the table does."""
     table, rows = tmp_path / "people.csv", rows_of(range(20))

@@ -1,13 +1,16 @@
 """Processes that are known by number and start time: found again by another command, and by nobody's mistake."""
 
 import json
-import time
 
 import psutil
 import pytest
+from parties import until
 
 from apes.errors import DataError
 from apes.federation.trial.processes import Processes, is_running
+
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture
@@ -25,14 +28,6 @@ def make(tmp_path, monkeypatch):
     make.processes, make.again = processes, lambda: Processes(tmp_path / "processes.json", tmp_path / "logs")
     yield make
     processes.stop(list(processes.all()))
-
-
-def until(condition):
-    end = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return found
 
 
 def test_another_command_finds_and_stops_it_with_what_it_started(make):
@@ -87,6 +82,7 @@ def test_adopted_by_its_command_line(make, tmp_path):
     assert not is_running(child)
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"one": 5}', '{"one": {"pid": 1, "t": 2}}', '{"one": [-5, 1.0]}'])
 def test_a_damaged_file(tmp_path, text):
     (tmp_path / "processes.json").write_text(text)
