@@ -1,4 +1,4 @@
-"""A real shuffler whose ledger is gone, another's or old does not start: it would release again what it released."""
+"""A shuffler whose ledger is gone, another's or old does not start: it would release again what it released."""
 
 import json
 import shutil
@@ -6,6 +6,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from local_shuffler import LocalShuffler
 from parties import APES, RUN, Shuffler, honest, is_of, path
 
 from apes.errors import DataError
@@ -17,12 +18,22 @@ from apes.wire.release import Release, receipt_of
 
 @pytest.fixture
 def shuffler(small, tmp_path):
+    """A shuffler in this process, with a past."""
+    yield from with_a_past(LocalShuffler(tmp_path / "s", small.policy, small.shuffler), small, tmp_path / "backup")
+
+
+@pytest.fixture
+def process(small, tmp_path):
+    """A real shuffler, with a past."""
+    yield from with_a_past(Shuffler(tmp_path / "s", small.policy, small.shuffler), small, tmp_path / "backup")
+
+
+def with_a_past(party, small, backup):
     """A shuffler that released a round and stopped; its ledger from before is in ``backup``."""
-    party = Shuffler(tmp_path / "s", small.policy, small.shuffler)
     party.start()
     party.kill()
-    put_away(party, tmp_path / "backup")
-    put_back(party, tmp_path / "backup")
+    put_away(party, backup)
+    put_back(party, backup)
     party.start()
     party.roster = party.http.get(f"/v1/runs/{RUN}/roster").content
     party.released = party.post(honest(small)).content
@@ -34,11 +45,10 @@ def shuffler(small, tmp_path):
 
 
 def refusal(shuffler):
-    """The one line that it refuses to start with."""
-    command = [APES, "shuffler", shuffler.folder / "shuffler.json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    return done.stderr
+    """What it refuses to start with."""
+    with pytest.raises(DataError) as refused:
+        shuffler.start()
+    return str(refused.value)
 
 
 def put_away(shuffler, place):
@@ -65,7 +75,7 @@ def goes_on(shuffler, small):
     return same and (other.status_code, following.status_code) == (409, 200)
 
 
-@pytest.mark.slow
+@pytest.mark.service
 def test_a_ledger_that_is_gone_or_old_is_noticed(shuffler, small, tmp_path):
     """An attack: round 1 was released again, without the victim, and a second roster was signed, without the dismissed.
 
@@ -90,7 +100,7 @@ def test_a_ledger_that_is_gone_or_old_is_noticed(shuffler, small, tmp_path):
     assert goes_on(shuffler, small)
 
 
-@pytest.mark.slow
+@pytest.mark.service
 def test_without_its_witness_or_with_anothers_it_does_not_start(shuffler):
     witness = shuffler.folder / "witness.json"
     kept = witness.read_bytes()
@@ -105,30 +115,35 @@ def test_without_its_witness_or_with_anothers_it_does_not_start(shuffler):
     assert shuffler.get().content == shuffler.released
 
 
-@pytest.mark.slow
-def test_killed_between_ledger_and_witness_it_goes_on(shuffler, small):
+@pytest.mark.process
+def test_a_process_killed_between_ledger_and_witness_it_goes_on(process, small):
     """The witness cannot be written, the ledger can: nothing leaves. Then it is killed; what it hands out is what it
     wrote down.
     """
-    witness = shuffler.folder / "witness.json"
-    kept, previous = witness.read_bytes(), bytes.fromhex(receipt_of(shuffler.released).digest)
-    shuffler.start()
-    assert shuffler.announce(2, previous=previous).status_code == 204
+    witness = process.folder / "witness.json"
+    kept, previous = witness.read_bytes(), bytes.fromhex(receipt_of(process.released).digest)
+    process.start()
+    assert process.announce(2, previous=previous).status_code == 204
     seen = witness.read_bytes()
     assert seen != kept
     witness.unlink()
     # Nobody, not even root, puts a file in the place of a folder that is not empty.
     (witness / "in the way").mkdir(parents=True)
     body = b"".join(framed(honest(small, number=2, previous=previous)))
-    for answer in (shuffler.http.post(path(2), content=body), shuffler.get(2)):
+    for answer in (process.http.post(path(2), content=body), process.get(2)):
         assert (answer.status_code, answer.json()["refused"]) == (503, "ledger")
-    ((release,),) = shuffler.rows("select release from rounds where run = ? and round = 2", RUN)
-    shuffler.kill()
+    ((release,),) = process.rows("select release from rounds where run = ? and round = 2", RUN)
+    process.kill()
     shutil.rmtree(witness)
+    # Nor does it start without its witness, and says so in one line.
+    command = [APES, "shuffler", process.folder / "shuffler.json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "witness.json, which says what the ledger must hold: put the newest copy back" in done.stderr
     witness.write_bytes(seen)
-    shuffler.start()
+    process.start()
     assert witness.read_bytes() != seen
-    assert shuffler.http.post(path(2), content=body).content == shuffler.get(2).content == release
+    assert process.http.post(path(2), content=body).content == process.get(2).content == release
 
 
 @pytest.mark.parametrize(
