@@ -10,20 +10,35 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from apes import DataError, make_budgets
+from apes import ApesError, DataError, ParameterError, make_budgets
 from apes.cli import shared
 from apes.cli.choices import Choices, make_choices
 from apes.cli.main import app
 
 TRAIN = ["train", "--preset", "paper", "--users", "300", "--rounds", "4", "--seed", "3"]
-# One worker runs the tests that look at the same finished run, so that it is made once.
-shares_a_run = pytest.mark.xdist_group("finished-run")
+# Trains as TRAIN says, and ends as a kill -9 ends it, right after the third round was kept.
+KILLED_AFTER_ROUND_3 = """
+import os, signal, sys
+from apes.cli.main import main
+from apes.training.run_folder import RunFolder
+
+kept = RunFolder.save
+
+def save(folder, progress):
+    kept(folder, progress)
+    if progress.rounds == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+RunFolder.save = save
+sys.argv = ["apes", *sys.argv[1:]]
+main()
+"""
 
 
 def run_apes(folder, *arguments, **options):
@@ -47,9 +62,11 @@ def apes_here(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run that is done: what its process said, and its folder, of which tests take copies."""
-    folder = tmp_path_factory.mktemp("finished")
-    return run_apes(folder, *TRAIN, "--out", "run", "--json"), folder / "run"
+    """A run that is done, of which tests take copies."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    done = CliRunner().invoke(app, [*TRAIN, "--out", str(run), "--json"])
+    assert done.exit_code == 0, done.output
+    return run
 
 
 def model(folder):
@@ -61,10 +78,9 @@ def contents(folder):
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-@pytest.mark.slow
-@shares_a_run
-def test_train_writes_everything_and_prints_one_json_object(finished):
-    done, run = finished
+@pytest.mark.process
+def test_train_writes_everything_and_prints_one_json_object(apes, tmp_path):
+    done, run = apes(*TRAIN, "--out", "run", "--json"), tmp_path / "run"
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     promised = (
@@ -90,38 +106,30 @@ def test_train_writes_everything_and_prints_one_json_object(finished):
     assert ": round 4 of 4, accuracy " in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.slow
-@shares_a_run
-def test_out_that_holds_a_run_is_left_alone(apes, finished, tmp_path):
-    shutil.copytree(finished[1], tmp_path / "run")
+@pytest.mark.service
+def test_out_that_holds_a_run_is_left_alone(apes_here, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
     before = contents(tmp_path / "run")
-    again = apes(*TRAIN, "--out", "run")
-    assert (again.returncode, again.stdout) == (2, "")
+    again = apes_here(*TRAIN, "--out", "run")
+    assert (again.exit_code, again.stdout) == (2, "")
     assert "out must be a new folder" in again.stderr
     assert contents(tmp_path / "run") == before
 
 
-@pytest.mark.slow
-def test_killed_run_resumes_to_the_same_model(apes, tmp_path):
-    long = ["train", "--users", "2000", "--rounds", "16", "--seed", "3"]
-    assert apes(*long, "--out", "whole").returncode == 0
-    environment = dict(os.environ)
-    command = [sys.executable, "-m", "apes", *long, "--out", "killed"]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
-    metrics = tmp_path / "killed" / "metrics.jsonl"
-    while not metrics.exists() or len(metrics.read_text().splitlines()) < 3:
-        assert process.poll() is None, "finished before it could be killed"
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert 3 <= len(metrics.read_text().splitlines()) < 16
+@pytest.mark.process
+def test_killed_run_resumes_to_the_same_model(apes, finished, tmp_path):
+    command = [sys.executable, "-c", KILLED_AFTER_ROUND_3, *TRAIN, "--out", "killed"]
+    killed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len((tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()) == 3
+    assert not (tmp_path / "killed" / "model.npz").exists()
     resumed = apes("train", "--resume", "killed", "--json")
     assert resumed.returncode == 0, resumed.stderr
-    assert np.array_equal(model(tmp_path / "killed"), model(tmp_path / "whole"))
-    assert len(json.loads(resumed.stdout)["accuracy_by_round"]) == 16
+    assert np.array_equal(model(tmp_path / "killed"), model(finished))
+    assert len(json.loads(resumed.stdout)["accuracy_by_round"]) == 4
     # What was spent is told from either folder alike, with whose budgets.
-    for name in ("exposures.jsonl", f"budgets/{next((tmp_path / 'whole' / 'budgets').iterdir()).name}"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    for name in ("exposures.jsonl", f"budgets/{next((finished / 'budgets').iterdir()).name}"):
+        assert (tmp_path / "killed" / name).read_bytes() == (finished / name).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -173,44 +181,42 @@ def test_what_is_printed_as_json_is_json(capsys):
     assert capsys.readouterr().out == '{"finite": 1.5, "user": [null, null]}\n'
 
 
-@pytest.mark.slow
-def test_truncated_data_file_is_named(apes, mnist_copy):
+@pytest.mark.service
+def test_truncated_data_file_is_named(apes_here, mnist_copy):
     file = mnist_copy / "train-images-idx3-ubyte.gz"
     file.write_bytes(file.read_bytes()[:100_000])
-    done = apes("train", "--data", "mnist", "--data-dir", mnist_copy, "--rounds", "1")
-    assert done.returncode == 2
+    done = apes_here("train", "--data", "mnist", "--data-dir", mnist_copy, "--rounds", "1")
+    assert done.exit_code == 2
     assert file.name in done.stderr
 
 
-@pytest.mark.slow
-@shares_a_run
-def test_checkpoint_of_another_plan_is_refused(apes, finished, tmp_path):
-    shutil.copytree(finished[1], tmp_path / "one")
-    assert apes(*TRAIN, "--clip", "0.2", "--out", "two").returncode == 0
+@pytest.mark.service
+def test_checkpoint_of_another_plan_is_refused(apes_here, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "one")
+    assert apes_here(*TRAIN, "--clip", "0.2", "--out", "two").exit_code == 0
     before = (tmp_path / "one" / "model.npz").read_bytes()
-    contradicting = apes("train", "--resume", "one", "--clip", "0.2")
-    assert contradicting.returncode == 2
+    contradicting = apes_here("train", "--resume", "one", "--clip", "0.2")
+    assert contradicting.exit_code == 2
     assert "clip must be 0.1 to resume this run, got 0.2" in contradicting.stderr
     (tmp_path / "one" / "checkpoint.npz").write_bytes((tmp_path / "two" / "checkpoint.npz").read_bytes())
-    mixed = apes("train", "--resume", "one")
-    assert mixed.returncode == 2
+    mixed = apes_here("train", "--resume", "one")
+    assert mixed.exit_code == 2
     assert "resume must be of the same terms as this run" in mixed.stderr
     shutil.rmtree(tmp_path / "one" / "budgets")
-    unknown = apes("train", "--resume", "one")
-    assert (unknown.returncode, "so what was spent is not known" in unknown.stderr) == (2, True)
+    unknown = apes_here("train", "--resume", "one")
+    assert (unknown.exit_code, "so what was spent is not known" in unknown.stderr) == (2, True)
     assert (tmp_path / "one" / "model.npz").read_bytes() == before
 
 
-@pytest.mark.slow
-@shares_a_run
-def test_damaged_checkpoint_and_missing_run(apes, finished, tmp_path):
-    shutil.copytree(finished[1], tmp_path / "run")
+@pytest.mark.service
+def test_damaged_checkpoint_and_missing_run(apes_here, finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "run")
     file = tmp_path / "run" / "checkpoint.npz"
     file.write_bytes(file.read_bytes()[:1000])
-    damaged = apes("train", "--resume", "run")
-    assert (damaged.returncode, "is damaged" in damaged.stderr) == (2, True)
-    missing = apes("train", "--resume", "nowhere")
-    assert (missing.returncode, "holds no run" in missing.stderr) == (2, True)
+    damaged = apes_here("train", "--resume", "run")
+    assert (damaged.exit_code, "is damaged" in damaged.stderr) == (2, True)
+    missing = apes_here("train", "--resume", "nowhere")
+    assert (missing.exit_code, "holds no run" in missing.stderr) == (2, True)
 
 
 def test_a_run_with_choices_that_are_not_known_here():
@@ -220,7 +226,47 @@ def test_a_run_with_choices_that_are_not_known_here():
         make_choices({}, choices | {"flavour": "sweet"})
 
 
-@pytest.mark.slow
+def test_a_run_is_resumed_under_its_own_terms_alone():
+    earlier = Choices.of({"users": 300, "clip": 0.1}).as_dict()
+    with pytest.raises(ParameterError, match=r"^clip must be 0\.1 to resume this run, got 0\.2$"):
+        make_choices({"clip": 0.2}, earlier)
+    with pytest.raises(ParameterError, match=r"^cap must be left out to resume this run, got 0\.5$"):
+        make_choices({"cap": 0.5}, earlier)
+
+
+def test_options_count_for_more_than_a_plan_file_and_that_for_more_than_the_preset(tmp_path):
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"choices": {"clip": 0.3, "rounds": 7}, "found_on": "qmnist", "found": {}}))
+    chosen = make_choices({"rounds": 9}, preset="paper", plan=plan)
+    assert (chosen.plan.rounds, chosen.plan.clip, chosen.people.features) == (9, 0.3, "pixels")
+
+
+def test_a_plan_that_was_found_on_the_data_to_train_on_is_refused(tmp_path):
+    """Its search looked at them, and nobody charged for that."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"choices": {"clip": 0.3}, "found_on": "digits", "found": {}}))
+    with pytest.raises(ApesError, match="digits"):
+        make_choices({"data": "digits"}, plan=plan)
+
+
+@pytest.mark.parametrize(("text", "shown"), [("a\x1b[2Jb", "a\\x1b[2Jb"), ("a\nb\rc", "a b c"), ("\u202e", "\\u202e")])
+def test_nothing_that_would_move_a_cursor_is_said_as_it_is(text, shown):
+    assert shared.spelt_out(text) == shown
+
+
+@pytest.mark.parametrize(
+    "error", [ParameterError("no"), DataError("no"), ApesError("no"), OSError("no"), MemoryError("no")]
+)
+def test_every_error_that_can_be_mended_is_one_line(error, capsys):
+    with pytest.raises(typer.Exit) as left, shared.in_one_line():
+        raise error
+    assert left.value.exit_code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("apes: ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.process
 def test_full_disk_keeps_the_last_checkpoint(apes, tmp_path):
     # A limit on the size of written files stands in for a full disk: the write itself fails, for real.
     done = apes(*TRAIN, "--out", "run", preexec_fn=_no_large_files)
@@ -238,17 +284,20 @@ def _no_large_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 
 
+@pytest.mark.service
 def test_train_with_a_norm(apes_here):
     done = apes_here("train", "--users", "100", "--rounds", "1", "--norm", "1", "--json")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["levels"] == 2
 
 
+@pytest.mark.process
 def test_version(apes):
     done = apes("--version")
     assert (done.returncode, done.stdout.count(".")) == (0, 2)
 
 
+@pytest.mark.service
 def test_audit(apes_here):
     options = ["--users", "3", "--budgets", "constant:2", "--levels", "4", "--dimensions", "5", "--trials", "20000"]
     done = apes_here("audit", *options, "--json")
@@ -260,26 +309,26 @@ def test_audit(apes_here):
     assert apes_here("audit", "--levels", "continuous").exit_code == 2
 
 
-@pytest.mark.slow
-def test_without_options_the_target_is_one_and_everything_is_fitted_to_it(apes, tmp_path):
-    done = apes("train", "--users", "400", "--rounds", "5", "--seed", "2", "--out", "run", "--json")
-    assert done.returncode == 0, done.stderr
+@pytest.mark.service
+def test_without_options_the_target_is_one_and_everything_is_fitted_to_it(apes_here, tmp_path):
+    done = apes_here("train", "--users", "400", "--rounds", "5", "--seed", "2", "--out", "run", "--json")
+    assert done.exit_code == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["features"], result["levels"], result["norm"], result["rounds"]) == ("oriented-gradients", 2, 1.0, 5)
     assert 0.9 < result["certified"]["epsilon"] <= 1
     assert result["local_epsilon"]["coordinate"][1] <= result["cap"] < 1
     assert result["clip"] >= 0.1
     before = contents(tmp_path / "run")
-    refused = apes("train", "--resume", "run", "--clip", "0.2")
-    assert (refused.returncode, "clip must be left out to resume this run, got 0.2" in refused.stderr) == (2, True)
+    refused = apes_here("train", "--resume", "run", "--clip", "0.2")
+    assert (refused.exit_code, "clip must be left out to resume this run, got 0.2" in refused.stderr) == (2, True)
     assert contents(tmp_path / "run") == before
-    again = json.loads(apes("account", "--run", "run", "--json").stdout)
+    again = json.loads(apes_here("account", "--run", "run", "--json").stdout)
     assert again["certified"]["epsilon"] == result["certified"]["epsilon"]
-    hopeless = apes("train", "--preset", "papers")
-    assert (hopeless.returncode, "preset must be one of private, paper" in hopeless.stderr) == (2, True)
+    hopeless = apes_here("train", "--preset", "papers")
+    assert (hopeless.exit_code, "preset must be one of private, paper" in hopeless.stderr) == (2, True)
 
 
-@pytest.mark.slow
+@pytest.mark.service
 def test_certified_guarantee_is_charged_and_kept(apes_here):
     options = ["train", "--preset", "paper", "--users", "500", "--rounds", "4", "--budgets", "constant:0.2", "--json"]
     free = json.loads(apes_here(*options).stdout)["certified"]
