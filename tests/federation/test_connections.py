@@ -22,7 +22,7 @@ from apes.shuffler.service.door import source_of
 from apes.wire.frames import LENGTH
 from apes.wire.release import Release
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("connections")]
+pytestmark = pytest.mark.process
 # What a service gets where nobody has chosen otherwise.
 USUAL_FILES = (1024, 1024)
 SECONDS_TO_BE_SERVED = 20.0

@@ -60,6 +60,7 @@ def test_the_vault_has_no_network_and_an_account_of_its_own():
     assert vault["ReadWritePaths"] == ["/var/lib/apes/device/vault /var/lib/apes/device/socket"]
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
 def test_systemd_finds_nothing_wrong(tmp_path):
     """With programs where the units look for them; and it would find a setting that there is not."""

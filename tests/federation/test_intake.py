@@ -157,10 +157,11 @@ def test_of_two_reports_of_one_sender_the_first_counts(small):
     assert is_of(intake, range(8))
 
 
-def test_order_does_not_show(small):
-    """Every order of three honest and two refused reports gives the same release, byte for byte."""
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_order_does_not_show(small, step):
+    """Orders of three honest and two refused reports, all or every seventh, give the same release, byte for byte."""
     reports = [*honest(small, range(3)), small.report(3, number=2), small.report(4, budget=7.0)]
-    releases = {released(small, order) for order in itertools.permutations(reports)}
+    releases = {released(small, order) for order in itertools.islice(itertools.permutations(reports), 0, None, step)}
     assert len(releases) == 1
     assert is_of(Release.decode(releases.pop()), range(3))
 
@@ -296,6 +297,7 @@ def test_counters_are_exact_and_every_services_own(small, ledger):
     assert b"apes_reports_accepted_total 0.0\n" in other.metrics.text()
 
 
+@pytest.mark.service
 def test_a_million_coordinates(small):
     """A report of a large model is sealed, opened and counted like any other."""
     dimensions = 1_000_000

@@ -23,7 +23,6 @@ from apes.wire.announcement import FIRST as NOTHING
 from apes.wire.frames import framed
 from apes.wire.release import Release, receipt_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ledgers")]
 FIRST, SECOND = Closed(b"first", b"\0release\xff"), Closed(b"second", b"another")
 
 
@@ -33,7 +32,7 @@ def postgres():
         yield started
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.process)])
 def place(request, tmp_path):
     """Where a ledger without anything in it may be."""
     if request.param == "sqlite":
@@ -98,12 +97,12 @@ def test_nobody_sees_a_round_before_it_is_closed_for_good(ledger):
     """Another thread reads nothing of it, or waits: what it hears of is on the disk."""
     with ThreadPoolExecutor(1) as other:
         with ledger.transaction(RUN):
-            assert other.submit(ledger.find, RUN, 1).result(timeout=60) is None
+            assert other.submit(ledger.find, RUN, 1).result(timeout=300) is None
             ledger.close_round(RUN, 1, FIRST, [])
             reading = other.submit(ledger.find, RUN, 1)
             with contextlib.suppress(TimeoutError):
-                assert reading.result(timeout=0.5) is None
-        assert reading.result(timeout=60) in (None, FIRST)
+                assert reading.result(timeout=0.1) is None
+        assert reading.result(timeout=300) in (None, FIRST)
     assert ledger.find(RUN, 1) == FIRST
 
 
@@ -251,6 +250,7 @@ def test_anothers_ledger_and_one_without_a_name_are_refused(place, witness, tmp_
         ShufflerLedger(place, Witness(tmp_path / "other.json"))
 
 
+@pytest.mark.process
 def test_two_with_the_same_witness_open_a_new_ledger_at_once(postgres, witness):
     empty(postgres)
     with ThreadPoolExecutor(4) as pool:
@@ -277,6 +277,7 @@ def test_a_server_that_is_not_there():
         ShufflerLedger("postgresql://nobody@/nothing?host=/nowhere")
 
 
+@pytest.mark.process
 def test_a_server_that_does_not_keep_what_it_says(postgres):
     postgres.set("fsync", "off")
     try:
@@ -288,6 +289,7 @@ def test_a_server_that_does_not_keep_what_it_says(postgres):
     until(lambda: postgres.rows("show fsync") == [("on",)])
 
 
+@pytest.mark.process
 def test_two_on_one_server_wait_for_each_other_and_only_in_the_same_run(postgres):
     one, other = ShufflerLedger(empty(postgres)), ShufflerLedger(postgres.address)
     with ThreadPoolExecutor(1) as pool:
@@ -295,15 +297,16 @@ def test_two_on_one_server_wait_for_each_other_and_only_in_the_same_run(postgres
             other.close_round(OTHER_RUN, 1, SECOND, [])
             waiting = pool.submit(other.close_round, RUN, 1, SECOND, [])
             with pytest.raises(TimeoutError):
-                waiting.result(timeout=0.5)
+                waiting.result(timeout=0.2)
             one.close_round(RUN, 1, FIRST, [])
         with pytest.raises(RoundClosed):
-            waiting.result(timeout=60)
+            waiting.result(timeout=300)
     assert other.find(RUN, 1) == FIRST
     one.close()
     other.close()
 
 
+@pytest.mark.process
 def test_a_server_that_crashes_and_comes_back(postgres):
     ledger = ShufflerLedger(empty(postgres))
     ledger.close_round(RUN, 1, FIRST, [bytes(32)])
@@ -373,6 +376,7 @@ def batch(small, number, previous, users=range(8)):
     return b"".join(framed(honest(small, users, number=number, previous=previous)))
 
 
+@pytest.mark.process
 def test_two_shufflers_release_a_round_once(pair, small, postgres):
     """Three rounds with two batches at once each, and one with the same batch at both."""
     for number in (1, 2, 3):
@@ -395,6 +399,7 @@ def test_two_shufflers_release_a_round_once(pair, small, postgres):
     assert is_of(Release.decode(answers[0].content), range(8))
 
 
+@pytest.mark.process
 def test_two_shufflers_take_one_announcement_and_one_roster(pair, small, postgres):
     """Two announcements of round 5 at once, one at each: one of them holds at both, and the roster is the same."""
     previous = last(postgres)
@@ -414,6 +419,7 @@ def test_two_shufflers_take_one_announcement_and_one_roster(pair, small, postgre
     assert first == second
 
 
+@pytest.mark.process
 def test_a_shuffler_killed_once_the_server_has_it_hands_out_the_same(pair, small, postgres):
     number = 6
     announced(pair, number, previous := last(postgres))
@@ -427,6 +433,7 @@ def test_a_shuffler_killed_once_the_server_has_it_hands_out_the_same(pair, small
     assert [party.http.post(path(number), content=body).content for party in pair] == [kept, kept]
 
 
+@pytest.mark.process
 def test_a_server_that_is_away_releases_nothing(pair, small, postgres):
     number = 7
     announced(pair, number, previous := last(postgres))
@@ -442,6 +449,7 @@ def test_a_server_that_is_away_releases_nothing(pair, small, postgres):
     assert pair[0].get(number).status_code == 200
 
 
+@pytest.mark.process
 def test_the_target_holds_over_both(pair, small, postgres):
     """Six rounds are out; of eight more, two at a time that follow on the same release, one passes, four times over.
 
@@ -464,6 +472,7 @@ def test_the_target_holds_over_both(pair, small, postgres):
     assert postgres.rows("select count(*) from rounds where run = %s", RUN) == [(10,)]
 
 
+@pytest.mark.process
 def test_two_shufflers_notice_what_is_older_than_their_own_last_answer(pair, small, postgres):
     """The database as it was before the last release: while they run, and when they start; then the newest again."""
     (gone,) = postgres.rows("select max(round) from rounds where run = %s", RUN)[0]

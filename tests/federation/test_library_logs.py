@@ -65,7 +65,7 @@ def hello(name=b"somebody.example", written=b"\xff\x1b]0;title\x07.exam"):
     return said.replace(name, written)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_strangers_do_not_fill_the_shufflers_log(small, tmp_path):
     """300 bad requests were 300 lines, and so was every upgrade that was asked for; bad names of servers were five."""
     shuffler = Shuffler(tmp_path, replace(small.policy, runs=RUNS), small.shuffler)

@@ -121,7 +121,7 @@ def test_another_authoritys_key_renews_nothing(org):
     assert (org.shuffler / "tls.pem").read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_killed_in_the_middle_there_is_an_old_pair_or_a_new_one(org):
     """Renewed again and again by a process that is killed: at no time does a pair not belong together."""
     trusted, seen = authority_of(org), set()
@@ -213,7 +213,7 @@ def in_file(party):
     return x509.load_pem_x509_certificate((party.folder / "tls.pem").read_bytes()).serial_number
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_running_shuffler_takes_the_new_certificate(shuffler):
     """At the next connection; those that are there stay; a pair that does not belong together changes nothing."""
     shuffler.start()
@@ -235,7 +235,7 @@ def test_a_running_shuffler_takes_the_new_certificate(shuffler):
     assert said[-1].startswith("the shuffler's certificate ends on ")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_analyzer_hears_in_words_and_goes_on_after_the_renewal(shuffler, capfd):
     """What it asked while the certificate was over is answered when there is a new one: no round is lost."""
     shuffler.start()
@@ -268,7 +268,7 @@ def test_an_authority_that_ended_is_said_at_once(tmp_path):
         ShufflerClient("https://127.0.0.1:1", TOKEN, tmp_path / "authority.pem")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_shuffler_with_an_ended_certificate_says_so_and_stops(shuffler):
     serve(shuffler, ENDED)
     command = [APES, "shuffler", shuffler.folder / "shuffler.json"]

@@ -154,7 +154,7 @@ def test_a_smaller_cohort_costs_more_than_the_former(small, ledger, figures):
     assert sent(rounds, small, 2) == "released"
 
 
-@pytest.mark.parametrize(("charged", "b"), [(15, None), (6, None), pytest.param(6, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("charged", "b"), [(15, None), (6, None), pytest.param(6, 3, marks=pytest.mark.service)])
 def test_it_charges_what_the_certificate_says(small, tmp_path, charged, b):
     """One round of one: the figure of the certificate, but for what is set aside, allowed from there on."""
     exactly = cost(ALL, 1, charged, b, planned=1)

@@ -28,8 +28,7 @@ from parties import (
 
 from apes.wire.release import Release
 
-# One worker builds the module's fixture, once.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("signed_rounds")]
+pytestmark = pytest.mark.process
 ROUNDS = 50
 RUNS = (RUN, OTHER_RUN, *(f"{number:032x}" for number in range(1, 20)))
 STRANGER = Ed25519PrivateKey.generate()

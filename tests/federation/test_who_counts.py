@@ -22,7 +22,7 @@ from apes.wire.receipt import Receipt, check_next
 from apes.wire.release import Release
 from apes.wire.roster import ROSTER, Roster
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("who_counts")]
+pytestmark = pytest.mark.process
 DIMENSIONS = 15
 
 

@@ -19,7 +19,7 @@ from apes.shuffler.service.rounds import Rounds
 from apes.wire.frames import framed
 from apes.wire.release import Release
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("workers")]
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
