@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
+# Where this is set, as in many containers, every process would compile all of Python's sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Extras of pyproject.toml to install beside what the tests always have: make test EXTRAS=torch,ray
 EXTRAS ?=
 
@@ -16,7 +18,7 @@ DOCS := .venv/.$(SITE)
 # The compiled loops are in numba's cache, for the sources as they are.
 LOOPS := .venv/.loops
 
-.PHONY: train test quick exhaustive check bench docs dist format clean
+.PHONY: train test quick exhaustive faults check bench docs dist format clean
 .NOTPARALLEL:
 
 train: $(CORE)  ## Train under APES on the embedded digits: ten thousand users, forty rounds
@@ -34,6 +36,9 @@ quick: $(DEV) $(LOOPS)  ## Run the unit tests, while writing
 exhaustive: $(DEV) $(LOOPS)  ## Run the rest: large grids, enumerations, tests of high power; then, alone, those of time
 	$(PYTEST) -n logical --levels exhaustive -m "not alone" $(ARGS) || [ $$? -eq 5 ]
 	$(PYTEST) -n 0 --levels exhaustive -m alone $(ARGS) || [ $$? -eq 5 ]
+
+faults: $(DEV) $(LOOPS)  ## Put seeded faults into copies of the sources, and ask whether the tests notice (tests/faults)
+	$(BIN)/python -m tests.faults $(ARGS)
 
 check: $(DEV)  ## Lint, formatting, types
 	$(BIN)/ruff check .

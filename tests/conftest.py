@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
-from levels import DEFAULT, LEVELS, level_of, parse, stop_watching, watch
+from levels import DEFAULT, LEVELS, has_none_of, level_of, parse, stop_watching, watch
 
 from apes.data import Dataset, load
 from apes.data.digits import make_digits
@@ -31,6 +31,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     parse(config.getoption("--levels"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files that have no test of the levels asked for, unless they are named: their imports take seconds."""
+    if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+        return None
+    if any(str(collection_path).endswith(argument.partition("::")[0]) for argument in config.args):
+        return None
+    return True if has_none_of(collection_path, parse(config.getoption("--levels"))) else None
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,8 +10,10 @@ exhaustive  Large grids, enumerations, statistical tests of high power, timing s
 ``make quick`` runs unit; ``make test`` runs unit, service and process; ``make exhaustive`` runs the rest.
 """
 
+import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,22 @@ def level_of(item: pytest.Item) -> str:
         if mark.name in LEVELS:
             return mark.name
     return "unit"
+
+
+_FILE_MARK = re.compile(r"^pytestmark = .*?pytest\.mark\.(unit|service|process|exhaustive)\b", re.MULTILINE)
+_ANY_MARK = re.compile(r"pytest\.mark\.(unit|service|process|exhaustive)\b|\b(sampled)\(")
+
+
+def has_none_of(path: Path, asked: Sequence[str]) -> bool:
+    """Whether a file of tests says in its text that none of its tests is of these levels: it need not be imported.
+
+    Only a file with a mark for all of its tests says so: without one, a test is a unit test.
+    """
+    text = path.read_text(encoding="utf-8")
+    if not _FILE_MARK.search(text):
+        return False
+    named = {level or "exhaustive" for level, _ in _ANY_MARK.findall(text)}
+    return named.isdisjoint(asked)
 
 
 def parse(text: str) -> tuple[str, ...]:
