@@ -18,7 +18,6 @@ import pytest
 from parties import ANALYZER, RUN, RUNS, Shuffler, announced, honest, is_of, path
 
 from apes.federation.trial.layout import HOST
-from apes.shuffler.service.door import source_of
 from apes.wire.frames import LENGTH
 from apes.wire.release import Release
 
@@ -164,10 +163,3 @@ def test_a_port_that_is_taken(small, tmp_path):
     shuffler.http.close()
     assert other.returncode == 2
     assert f"{HOST}:{shuffler.port} cannot be listened on" in other.stderr
-
-
-@pytest.mark.parametrize(
-    ("host", "source"), [("127.0.0.1", "127.0.0.1"), ("2001:db8::1", "2001:db8::/64"), ("fe80::1%eth0", "fe80::/64")]
-)
-def test_what_counts_as_one_address(host, source):
-    assert source_of(host) == source

@@ -1,5 +1,6 @@
 """Databases in the hands of one process or of several, and the ledgers on them."""
 
+import os
 import sqlite3
 import stat
 import time
@@ -15,7 +16,9 @@ from apes.federation.vault.charges import Charge, central_cost, local_epsilon
 from apes.federation.vault.ledger import Answer, VaultLedger
 from apes.federation.vault.lifetime import Lifetime
 from apes.shuffler.service.ledger import Closed, RoundClosed, ShufflerLedger
+from apes.shuffler.service.witness import Witness, new_witness
 from apes.storage.database import open_database
+from apes.storage.files import write_bytes, write_whole
 
 TABLE = "create table if not exists t (x integer primary key)"
 
@@ -51,6 +54,61 @@ def test_only_its_owner_can_read_it(file):
     assert made == [f"ledger.sqlite{end}" for end in ("", "-shm", "-wal", ".lock")]
     assert {stat.S_IMODE(path.stat().st_mode) for path in file.parent.iterdir()} == {0o600}
     database.close()
+
+
+def test_a_file_is_on_the_disk_before_it_takes_anothers_place(tmp_path, monkeypatch):
+    """Else a crash could leave neither the old nor the new; and nobody else may read what is secret on the way."""
+    path, done = tmp_path / "secret", []
+    path.write_bytes(b"old")
+    sync, move = os.fsync, os.replace
+
+    def synced(number):
+        done.append(("synced", os.fstat(number).st_size, stat.S_IMODE(os.fstat(number).st_mode)))
+        sync(number)
+
+    def moved(part, place):
+        assert path.read_bytes() == b"old"
+        done.append(("moved", Path(part).parent == path.parent, place == path))
+        move(part, place)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", moved)
+    write_bytes(path, b"the new one", 0o600)
+    assert done == [("synced", 11, 0o600), ("moved", True, True)]
+    assert path.read_bytes() == b"the new one"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("is_secret", [True, False])
+def test_a_file_that_cannot_be_written_leaves_the_old_one_alone(tmp_path, is_secret):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def fail(file):
+        # Whoever opened it now would go on reading what comes.
+        is_open = bool(stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077)
+        assert is_open != is_secret
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, fail, 0o600 if is_secret else None)
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+    assert path.read_bytes() == b"old"
+
+
+def test_a_witness_is_on_the_disk_and_in_its_folder_before_anything_leaves(tmp_path, monkeypatch):
+    """A new file in the place of another may be lost in a crash until its folder is synced."""
+    new_witness(tmp_path / "witness.json")
+    witness, synced = Witness(tmp_path / "witness.json"), []
+    monkeypatch.setattr("apes.shuffler.service.witness.sync_folder", synced.append)
+    witness.cover(RUN, 3, bytes(32))
+    assert synced == [tmp_path]
+    # It never goes back, and what it has need not be written again.
+    for number in (1, 3):
+        witness.cover(RUN, number, bytes([9]) * 32)
+    assert synced == [tmp_path]
+    assert Witness(tmp_path / "witness.json").last(RUN) == (3, 64 * "0")
 
 
 def test_a_second_opener_is_refused(file):

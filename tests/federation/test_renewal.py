@@ -24,6 +24,7 @@ from apes.federation.parties import Servers, Task, invite
 from apes.federation.renewal import certificate_warnings, renew, write_pair
 from apes.federation.shuffler_client import ShufflerClient
 from apes.federation.trial.layout import Federation, Layout
+from apes.shuffler.service.certificate import follow_files
 from apes.storage.certificates import about_end, check_end, last_end
 from apes.storage.files import write_bytes
 from apes.storage.settings import write_settings
@@ -48,9 +49,15 @@ def authority_of(layout):
 
 
 def handshake(pair, trusted, host):
-    """A TLS handshake in memory: the certificate that the client accepts."""
-    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cadata=trusted.decode())
+    """A TLS handshake in memory with who has this pair: the certificate that the client accepts."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(pair)
+    return accepted(server, trusted, host)
+
+
+def accepted(server, trusted, host):
+    """The certificate that a client accepts of a server's context."""
+    client = ssl.create_default_context(cadata=trusted.decode())
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     inside = client.wrap_bio(to_client, to_server, server_hostname=host)
     outside = server.wrap_bio(to_server, to_client, server_side=True)
@@ -179,6 +186,41 @@ def test_up_says_it_at_once(org):
     assert code == 2
     assert errors.startswith("apes: the shuffler's certificate ended on ")
     assert not org.logs.exists()
+
+
+def test_who_connects_after_a_renewal_gets_the_new_certificate(tmp_path, capsys):
+    """From files that do not belong together, or are gone, nothing is taken; what was served goes on."""
+    authority, pair, key = Authority(), tmp_path / "tls.pem", tmp_path / "tls.key"
+    serving, served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), []
+
+    def serve(life=timedelta(days=90), with_key=True):
+        certificate, private = authority.issue(HOST, life)
+        write_bytes(pair, certificate)
+        if with_key:
+            write_bytes(key, private, 0o600)
+        return x509.load_pem_x509_certificate(certificate).serial_number
+
+    def now():
+        return accepted(serving, authority.certificate(), HOST).serial_number
+
+    served.append(serve())
+    serving.load_cert_chain(pair, key)
+    follow_files(serving, pair, key)
+    assert now() == served[0]
+    served.append(serve())
+    assert now() == served[1] != served[0]
+    serve(with_key=False)
+    assert now() == served[1]
+    pair.unlink()
+    assert now() == served[1]
+    served.append(serve(SOON))
+    assert now() == served[2]
+    events = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert {event["event"] for event in events} == {"certificate", "certificate-refused"}
+    assert events[-1]["message"].startswith("the shuffler's certificate ends on ")
+    serve(ENDED)
+    with pytest.raises(DataError, match="the shuffler's certificate ended on"):
+        follow_files(serving, pair, key)
 
 
 @pytest.fixture
