@@ -19,17 +19,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from parties import VaultProcess, apes, is_root
+from local_vault import LocalVault
+from parties import VaultProcess, apes, is_root, until
 
 import apes as package
 from apes.errors import DataError, ParameterError
 from apes.federation.device_accounts import DeviceAccounts
 from apes.federation.trial.layout import free_ports
 from apes.federation.trial.processes import environment
+from apes.federation.vault import accounts
 from apes.federation.vault.accounts import Account, check_apart
+from apes.federation.vault.folder import open_vault
 
-# One worker builds the module's fixture, once.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("accounts")]
+pytestmark = pytest.mark.process
 needs_root = pytest.mark.skipif(not is_root(), reason="only root makes accounts")
 # Numbers that no account has.
 VAULT, COURIER, STRANGER = "61234", "61235", "61236"
@@ -354,6 +356,7 @@ def test_root_makes_accounts_that_can_do_nothing_else():
             subprocess.run(["userdel", name], check=False, capture_output=True)
 
 
+@pytest.mark.unit
 @needs_root
 def test_nobody_can_go_in_while_a_device_is_given_away(tmp_path_factory, monkeypatch):
     """An account that was taken over put links in the way once, and got files of root's."""
@@ -365,20 +368,24 @@ def test_nobody_can_go_in_while_a_device_is_given_away(tmp_path_factory, monkeyp
     for step in list(folder.parents)[:-1]:
         if step != Path("/tmp"):
             step.chmod(0o755)
-    accounts, modes, give = DeviceAccounts(Account.find(VAULT), Account.find(COURIER)), [], os.chown
+    both, modes, give = DeviceAccounts(Account.find(VAULT), Account.find(COURIER)), [], os.chown
 
     def chown(path, *whom, **how):
         modes.append(folder.stat().st_mode & 0o777)
         give(path, *whom, **how)
 
     monkeypatch.setattr(os, "chown", chown)
-    accounts.take_over(folder)
+    both.take_over(folder)
     assert set(modes) == {0o700}
     assert len(modes) == 5
     assert folder.stat().st_mode & 0o777 == 0o755
+    parts = {name: (folder / name).stat() for name in ("vault", "courier", "socket")}
+    assert {
+        name: (str(found.st_uid), str(found.st_gid), stat.S_IMODE(found.st_mode)) for name, found in parts.items()
+    } == {"vault": (VAULT, VAULT, 0o700), "courier": (COURIER, COURIER, 0o700), "socket": (VAULT, COURIER, 0o2750)}
     # Who went in while it was open may still be there.
     with pytest.raises(DataError, match="must be root's alone while its parts are given away"):
-        accounts.take_over(folder)
+        both.take_over(folder)
 
 
 # Run by whoever took over the courier: goes into a device that root is about to make, as soon as there is one.
@@ -449,6 +456,7 @@ def test_a_device_is_not_made_in_a_folder_that_somebody_else_put_there(open_fold
     assert not (crowd / "device").exists()
 
 
+@pytest.mark.unit
 @needs_root
 def test_a_folder_that_an_account_can_change_is_no_place_for_a_device(tmp_path_factory):
     folder = tmp_path_factory.mktemp("open") / "device"
@@ -484,6 +492,7 @@ def test_who_joins_without_root_is_told_what_to_do(python, open_folder):
     assert not Path("/tmp/apes-never").exists()
 
 
+@pytest.mark.unit
 def test_accounts_must_be_two():
     one, root = Account("v", 5, 5, frozenset([5])), Account("root", 0, 0, frozenset([0]))
     for pair in ((one, one), (one, root), (root, one)):
@@ -491,6 +500,7 @@ def test_accounts_must_be_two():
             DeviceAccounts(*pair)
 
 
+@pytest.mark.unit
 def test_what_is_closed_by_a_folder_on_the_way_is_out_of_reach(tmp_path):
     """Also what is not there yet; and not what is open, or the courier's own."""
     other = Account("c", os.getuid() + 1, os.getgid() + 1, frozenset([os.getgid() + 1]))
@@ -517,11 +527,95 @@ def test_what_is_closed_by_a_folder_on_the_way_is_out_of_reach(tmp_path):
             check_apart(mine, [closed / "file"])
 
 
+def another(*groups):
+    """The courier's account: not this process's, in these groups."""
+    return Account("c", os.getuid() + 1, os.getgid() + 1, frozenset([os.getgid() + 1, *groups]))
+
+
+@pytest.mark.unit
+def test_what_the_courier_can_put_in_its_place_is_refused(tmp_path):
+    """Nobody reads what a closed folder holds; but whoever writes a folder on the way can put another one there."""
+    way, group = tmp_path / "way", os.getgid()
+    closed = way / "closed"
+    closed.mkdir(parents=True, mode=0o700)
+    (closed / "file").write_text("x")
+    for mode, courier, is_open in (
+        (0o755, another(), False),
+        (0o757, another(), True),
+        (0o775, another(), False),
+        (0o775, another(group), True),
+        # As in /tmp, only their owners move files.
+        (0o1777, another(group), False),
+    ):
+        way.chmod(mode)
+        for path in (closed / "file", closed / "not-yet"):
+            if is_open:
+                with pytest.raises(DataError, match="can be replaced by the courier's account, c: it writes"):
+                    check_apart(courier, [path])
+            else:
+                check_apart(courier, [path])
+
+
+@pytest.mark.unit
+def test_neither_the_vaults_own_account_nor_root_is_a_courier(tmp_path, monkeypatch):
+    """Root reads everything, whatever a folder's permissions are."""
+    monkeypatch.setattr(os, "geteuid", lambda: 7)
+    for number in (7, 0):
+        with pytest.raises(DataError, match="vault and courier must run under accounts of their own"):
+            check_apart(Account("c", number, number, frozenset([number])), [tmp_path / "file"])
+    check_apart(Account("c", 8, 8, frozenset([8])), [])
+
+
+@pytest.mark.unit
+def test_a_vault_opens_only_where_the_courier_reads_nothing(small, tmp_path, monkeypatch):
+    """Each of its files is looked at; and whose they are."""
+    vault = LocalVault(tmp_path / "v", small.terms, small.keys, small.shuffler, one_account=False, courier=COURIER)
+    vault.folder.chmod(0o755)
+    place = vault.folder / "vault.json"
+
+    def is_closed(path, courier):
+        """Folders of tests are closed to everybody: here, only files are looked at."""
+        return path.is_file() and not path.stat().st_mode & 0o077
+
+    monkeypatch.setattr(accounts, "_is_closed", is_closed)
+    place.chmod(0o600)
+    for name in ("data.npz", "keys.bin", "vault.json"):
+        (vault.folder / name).chmod(0o640)
+        with pytest.raises(DataError, match=f"{name} can be read by the courier's account, {COURIER}"):
+            open_vault(place)
+        (vault.folder / name).chmod(0o600)
+    # It is not there yet, and will be in a folder that is not closed.
+    with pytest.raises(DataError, match=f"ledger.sqlite can be read by the courier's account, {COURIER}"):
+        open_vault(place)
+    monkeypatch.undo()
+    vault.folder.chmod(0o700)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: int(VAULT))
+        with pytest.raises(DataError, match=r"belongs to account number \d+: start the vault under it"):
+            open_vault(place)
+    vault.start()
+    assert vault.served._courier == int(COURIER)
+    assert vault.events()[0].items() >= {"event": "vault", "accounts": "apart", "courier": COURIER}.items()
+    vault.kill()
+
+
+@pytest.mark.unit
+def test_a_vault_needs_a_courier_that_there_is(small, tmp_path):
+    for number, (courier, said) in enumerate(
+        [(None, "names no account for the courier"), ("nobody-of-this-name", "there is no account")]
+    ):
+        folder = tmp_path / str(number)
+        LocalVault(folder, small.terms, small.keys, small.shuffler, one_account=False, courier=courier)
+        with pytest.raises(DataError if courier is None else ParameterError, match=said):
+            open_vault(folder / "vault.json")
+
+
 def test_a_trial_says_in_its_first_line_that_it_is_one(small, tmp_path):
     vault = VaultProcess(tmp_path, small.terms, small.keys, small.shuffler)
     vault.start()
     try:
-        first = vault.events()[0]
+        # It listens before it has said so.
+        first = until(lambda: vault.log.read_text().endswith("\n") and vault.events())[0]
         assert (first["event"], first["accounts"]) == ("vault", "one")
         assert "trial" in first["message"]
         with socket.socket(socket.AF_UNIX) as connection:

@@ -1,11 +1,14 @@
 """The filter on the device: what a user's rounds cost centrally at most, over all federations, and where they end."""
 
+import functools
 import math
 from collections import Counter
 
 import numpy as np
 import pytest
-from parties import ANALYZER, BUDGETS, LIMITS, OTHER_RUN, RUN, agreed, announced, opened, population
+from levels import sampled
+from local_vault import Crash, LocalVault
+from parties import ANALYZER, BUDGETS, LIMITS, OTHER_RUN, RUN, agreed, announced, apes, opened, population
 
 from apes import People
 from apes.accounting.cost import Cost
@@ -13,6 +16,7 @@ from apes.accounting.exposure import Exposure
 from apes.accounting.victims import Victims
 from apes.errors import DataError, ParameterError
 from apes.federation.vault.charges import Grant, central_cost
+from apes.federation.vault.folder import read_accounts
 from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger, read_ledger
 from apes.federation.vault.lifetime import Lifetime
@@ -71,20 +75,34 @@ def users_in(answer, small):
     return [small.policy.senders.index(sender.hex()) for sender in senders]
 
 
-@pytest.mark.parametrize("choice", [{}, {"framework": "s-apes-first", "keep": 0.2}], ids=str)
-def test_no_cohort_that_may_come_costs_more(choice):
+EXTREME = [np.full(3, 1.0), np.array([0.05, 1.0, 1.0]), np.full(4, 1.0), np.full(3, np.nextafter(1.0, 0))]
+RANDOM = [np.random.default_rng(1).uniform(0.05, 1, size) for size in (3, 3, 4, 6, 12)]
+SPARSE = {"framework": "s-apes-first", "keep": 0.2}
+# A sparse round has a curve for every number of coordinates that may come, each with a certificate of its own.
+COHORTS = [
+    *(pytest.param({}, budgets, id=f"{number}") for number, budgets in enumerate([*EXTREME, *RANDOM])),
+    *sampled([pytest.param(SPARSE, budgets) for budgets in [*EXTREME[1:], *RANDOM[::-1], EXTREME[0]]], 2),
+]
+
+
+@functools.cache
+def worst_and_own(sparse):
+    """Terms, their accountant, and what a round costs somebody with 0.4 at most."""
+    terms = agreed(**(SPARSE if sparse else {}))
+    accountant, (own,) = terms.terms.accountant(1, settled=False), Lifetime().costs(terms, np.array([0.4]))
+    assert terms.limit.mu_squared == terms.rounds * accountant.cost(terms.worst).mu_squared
+    return terms, accountant, own
+
+
+@pytest.mark.parametrize(("choice", "budgets"), COHORTS)
+def test_no_cohort_that_may_come_costs_more(choice, budgets):
     """Cohorts of all sizes and budgets within the limits, the extreme ones included."""
-    terms, random = agreed(**choice), np.random.default_rng(1)
-    accountant = terms.terms.accountant(1, settled=False)
-    worst, (own,) = accountant.cost(terms.worst), Lifetime().costs(terms, np.array([0.4]))
-    assert terms.limit.mu_squared == terms.rounds * worst.mu_squared
-    cohorts = [np.full(3, 1.0), np.full(4, 1.0), np.array([0.05, 1.0, 1.0]), np.full(3, np.nextafter(1.0, 0))]
-    for budgets in [*cohorts, *(random.uniform(0.05, 1, size) for size in (3, 3, 4, 6, 12))]:
-        exposure = terms.terms.exposure(0, budgets, terms.dimensions)
-        assert accountant.cost(exposure).times(terms.rounds).fits(terms.limit)
-        # The victim with 0.4 is one of them, and the others are as they are.
-        mine = terms.terms.exposure(0, np.append(budgets[1:], 1.0), terms.dimensions)
-        assert mine.cost(1e-15 / max(mine.uses), victims=Victims(0.4)).mu_squared <= own.mu_squared * (1 + 1e-9)
+    terms, accountant, own = worst_and_own(choice == SPARSE)
+    exposure = terms.terms.exposure(0, budgets, terms.dimensions)
+    assert accountant.cost(exposure).times(terms.rounds).fits(terms.limit)
+    # The victim with 0.4 is one of them, and the others are as they are.
+    mine = terms.terms.exposure(0, np.append(budgets[1:], 1.0), terms.dimensions)
+    assert mine.cost(1e-15 / max(mine.uses), victims=Victims(0.4)).mu_squared <= own.mu_squared * (1 + 1e-9)
 
 
 def test_costs_are_those_of_the_worst_cohort():
@@ -122,12 +140,12 @@ def test_totals_add_up_over_federations(open_two):
 @pytest.mark.parametrize("limited", [(True, True), (True, False), (False, True)], ids=str)
 def test_the_limit_holds_over_two_federations(open_two, small, people, limited):
     """Each round once in one federation and once in the other, until nobody is left who takes part."""
-    lifetime = lifetime_of(5.5)
+    lifetime = lifetime_of(2.5)
     vaults = open_two(*(lifetime if is_limited else Lifetime() for is_limited in limited))
     charges = [charges_of(terms, people, lifetime) for terms in (FIRST, SECOND)]
     spent, present = [Counter() for _ in BUDGETS], list(range(8))
     # Those with the smallest budgets could go on for hundreds of rounds.
-    for number in range(1, 31):
+    for number in range(1, 16):
         for vault, charge in zip(vaults, charges, strict=True):
             fitting = []
             for user in range(8):
@@ -160,6 +178,53 @@ def test_rounds_left_are_those_the_vault_answers(open_two, small, people):
     counted = Counter(user for users in answers for user in users)
     assert [counted[user] for user in range(8)] == [min(rounds, 25) for rounds in left]
     assert min(left) < 10 < 25 < max(left)
+
+
+@pytest.fixture
+def shared(small, tmp_path):
+    """A vault for each federation on one ledger, opened by their settings, with one limit of their owner's."""
+    limit = lifetime_of(5.5)
+    made = {}
+    for terms, run in ((FIRST, RUN), (SECOND, OTHER_RUN)):
+        choices = {"runs": (run,), "ledger": "../person/ledger.sqlite", "lifetime_epsilon": limit.epsilon}
+        made[run] = LocalVault(tmp_path / run[:4], terms, small.keys, small.shuffler, **choices)
+        made[run].start()
+    yield made
+    for vault in made.values():
+        vault.kill()
+
+
+def test_stopped_between_writing_and_answering(shared):
+    """The other federation's vault goes on meanwhile; what was written is charged once, and handed out again."""
+    vault, other = shared.values()
+    assert vault.sealed(1)
+    assert other.sealed(1, run=OTHER_RUN)
+    # Its witness hears of the other's answer.
+    assert vault.sealed(1)
+    vault.fail("after the ledger's commit")
+    with pytest.raises(Crash):
+        vault.ask(vault.request(2))
+    rounds = "select rounds from spent order by rounds"
+    assert vault.rows(rounds) == 8 * [(1,)] + 8 * [(2,)]
+    ((kept,),) = vault.rows("select answer from answers where run = ? and round = 2", RUN)
+    assert other.sealed(2, run=OTHER_RUN)
+    vault.restart()
+    assert vault.sealed(2) == kept
+    assert vault.rows(rounds) == 16 * [(2,)]
+    costs = [Lifetime().costs(terms, BUDGETS) for terms in (FIRST, SECOND)]
+    for account, first, second in zip(read_accounts(other.folder), *costs, strict=True):
+        assert account.rounds == 4
+        assert account.central.mu == pytest.approx((2 * first.mu_squared + 2 * second.mu_squared) ** 0.5, rel=1e-9)
+
+
+def test_a_vault_with_another_limit_does_not_start(shared, small, tmp_path):
+    choices = {"runs": ("ab" * 16,), "ledger": "../person/ledger.sqlite", "lifetime_epsilon": 77.0}
+    third = LocalVault(tmp_path / "third", FIRST, small.keys, small.shuffler, **choices)
+    code, output, errors = apes("vault", third.folder / "vault.json")
+    assert (code, output) == (2, "")
+    assert "for ever" in errors
+    assert not third.socket.exists()
+    assert shared[RUN].sealed(1)
 
 
 def test_nobody_left_is_a_refusal_that_costs_nothing(open_two):

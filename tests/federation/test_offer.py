@@ -141,6 +141,11 @@ def test_fingerprints_are_compared_as_people_write_them():
         check_fingerprint(told, own)
     with pytest.raises(DataError, match="not the one that you were told: do not join"):
         check_fingerprint(fingerprint(b"b"), own)
+    # Every digit counts.
+    for place in (0, 20, len(own) - 1):
+        other = own[:place] + ("0" if own[place] != "0" else "1") + own[place + 1 :]
+        with pytest.raises(DataError, match="not the one that you were told: do not join"):
+            check_fingerprint(other, own)
     for told in ("", own[:-1], own[:4], "g" * 32):
         with pytest.raises(ParameterError, match="fingerprint must be 32 hexadecimal digits"):
             check_fingerprint(told, own)

@@ -26,7 +26,6 @@ from apes.federation.vault.charges import local_epsilon
 from apes.federation.vault.holdings import Holdings
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.lifetime import Lifetime
-from apes.federation.vault.socket import VaultSocket
 from apes.federation.vault.vault import Request, Vault, VaultRefusal, VaultRefused
 from apes.mathematics.levels import level_probabilities
 from apes.shuffler.service.intake import Intake
@@ -190,11 +189,13 @@ def test_a_little_less_is_a_round_less(small, ledgers):
 )
 def test_a_sparse_report_costs_what_its_sparsifier_says(small, ledgers, choice, coordinates):
     terms = agreed(**choice)
-    ledger = ledgers()
-    answer = vault_of(small, holdings(small.keys), ledger, terms).answer(request(small, 1, terms=terms))
+    # Two different ones: each has a certificate of its own, which takes its time where reports are sparse.
+    ledger, budgets = ledgers(), np.tile(BUDGETS[:2], 4)
+    held = holdings(small.keys, budgets=budgets)
+    answer = vault_of(small, held, ledger, terms).answer(request(small, 1, terms=terms))
     levels, _, _ = opened(answer, small.shuffler)
     assert levels.shape == (8, 15)
-    assert (spent_in(ledger) == coordinates * BUDGETS).all()
+    assert (spent_in(ledger) == coordinates * budgets).all()
 
 
 def test_users_of_a_silo_drop_out_one_by_one(small, ledgers):
@@ -277,14 +278,7 @@ def test_a_ledger_that_fails(small, ledgers):
     assert refusal_of(vault, request(small, 1)) == VaultRefusal.LEDGER
 
 
-def test_a_socket_path_too_long(tmp_path):
-    with pytest.raises(DataError, match="longer than 103 bytes"):
-        VaultSocket(tmp_path / ("s" * (104 - len(str(tmp_path)))), None, 60, 1.0)
-
-
-def test_a_file_in_the_sockets_place(tmp_path):
-    place = tmp_path / "vault.sock"
-    place.write_text("mine")
-    with pytest.raises(DataError, match=r"vault\.sock is there already and is not a socket"):
-        VaultSocket(place, None, 60, 1.0)
-    assert place.read_text() == "mine"
+@pytest.mark.parametrize("allowance", [0, -1, np.nan])
+def test_what_a_user_grants_is_positive(small, allowance):
+    with pytest.raises(DataError, match="a vault of 8 users needs 8 signing keys and positive allowances"):
+        Holdings(People(**population(), budgets=BUDGETS), small.keys, np.array([*7 * [1.0], allowance]))

@@ -1,4 +1,7 @@
-"""What the users of a vault have spent: the command beside a real vault, and the count of rounds that are left."""
+"""What the users of a vault have spent: the command beside a vault, and the count of rounds that are left.
+
+Beside two real vaults on one ledger it is asked in test_lifetime_process.py.
+"""
 
 import json
 import math
@@ -6,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from local_vault import LocalVault
 from parties import BUDGETS, OTHER_RUN, VaultProcess, apes
 
 from apes.accounting.cost import Cost
@@ -28,7 +32,7 @@ def shown(folder):
 @pytest.fixture
 def vault(small, tmp_path):
     # Everybody grants what three rounds cost the user with the largest budget.
-    party = VaultProcess(tmp_path, small.terms, small.keys, small.shuffler, allowance=3 * (15 * BUDGETS.max()))
+    party = LocalVault(tmp_path, small.terms, small.keys, small.shuffler, allowance=3 * (15 * BUDGETS.max()))
     yield party
     party.kill()
 
@@ -45,7 +49,6 @@ def expected_of(vault, rounds):
     return accounts
 
 
-@pytest.mark.slow
 def test_beside_a_running_vault(vault):
     vault.start()
     assert shown(vault.folder) == expected_of(vault, 0)

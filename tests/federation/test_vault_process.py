@@ -172,6 +172,7 @@ def test_as_a_courier_asks(vault, small):
     assert ask_vault(vault.socket, header, nan_weights(), 60.0) == b"\1weights"
 
 
+@pytest.mark.service
 def test_a_courier_whose_vault_says_nothing(tmp_path):
     """Neither where there is no socket, nor where nobody listens, nor where somebody does and keeps silent."""
     place = tmp_path / "silent.sock"
