@@ -4,7 +4,10 @@ The test is Mann and Whitney's, two-sided, at a false-alarm rate of 1e-6, on the
 of its answer. 2,000 answers in all, of four vaults of one user each: budget 0.05 or 1, 1 row or 64; so each comparison
 is of 1,000 answers with 1,000. Its power is shown by the same vaults with the padding off, which it tells apart, and
 by a vault whose answers take one millisecond more. Answers that were not ready in time, on a machine that is busy with
-other things, go out a multiple later, which is no promise of ours (docs/federation.md): they are left out.
+other things, go out a multiple later, which is no promise of ours (docs/federation.md): they are left out. What shows
+in one series may be another process's work; a side channel shows in every one of three.
+
+That every answer waits, and until when, is looked at in test_pace.py, by a clock that the test moves.
 """
 
 import contextlib
@@ -29,6 +32,7 @@ from apes.storage.files import write_bytes
 pytestmark = [pytest.mark.exhaustive, pytest.mark.alone]
 FALSE_ALARM = 1e-6
 SECONDS = 0.1
+SERIES = 3
 KINDS = [(budget, rows) for budget in (0.05, 1.0) for rows in (1, 64)]
 MODEL = LogisticRegression(784, 10, FedProx(epochs=100))
 TERMS = FederationTerms(Terms(rounds=100_000, levels=256, delta=1e-3), MODEL, Limits(0.05, 1.0, 3))
@@ -87,8 +91,8 @@ def seconds_of(vault, request):
     return seconds
 
 
-def times_of(vaults, answers, pause=0.02):
-    """Times of so many fresh answers of each vault; the first, which compiles, does not count.
+def times_of(vaults, answers, pause=0.02, first=1):
+    """Times of so many fresh answers of each vault, from this round on; the first, which compiles, does not count.
 
     All are asked side by side, at times that have nothing to do with one another: whatever else the machine does
     falls on all of them.
@@ -97,7 +101,7 @@ def times_of(vaults, answers, pause=0.02):
     def series(which):
         goes_first()
         rng, vault, times = np.random.default_rng(which), vaults[which], []
-        for number in range(1, answers + 2):
+        for number in range(first, first + answers + 1):
             time.sleep(rng.uniform(0, pause))
             times.append(seconds_of(vault, vault.request(number)))
         return times[1:]
@@ -128,12 +132,18 @@ def test_neither_budgets_nor_rows_show_in_the_time_of_an_answer(vaults):
     """Finding 3 of the attack: 2.9 ms at budget 0.05 and 5.7 ms at 1, before answers had their time."""
     of_four = [vaults(kind, SECONDS) for kind in KINDS]
     slower = vaults(KINDS[0], SECONDS + 0.001)
-    times = in_time(times_of([*of_four, slower], 500))
-    assert np.nanmin(times) >= SECONDS
-    assert not is_told_apart(*by_budget(times[:4]))
-    assert not is_told_apart(*by_rows(times[:4]))
-    # One millisecond is seen, in 500 answers of one vault.
-    assert is_told_apart(times[:4], times[4])
+    shown = []
+    for series in range(SERIES):
+        times = in_time(times_of([*of_four, slower], 500, first=1 + 1_000 * series))
+        assert np.nanmin(times) >= SECONDS
+        # One millisecond is seen, in 500 answers of one vault.
+        assert is_told_apart(times[:4], times[4])
+        shown.append((is_told_apart(*by_budget(times[:4])), is_told_apart(*by_rows(times[:4]))))
+        if not any(shown[-1]):
+            return
+    by_budgets, by_numbers_of_rows = (all(series) for series in zip(*shown, strict=True))
+    assert not by_budgets, shown
+    assert not by_numbers_of_rows, shown
 
 
 def test_without_the_padding_both_show(vaults):

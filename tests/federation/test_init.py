@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from levels import sampled
 from parties import apes
 
 
@@ -33,8 +32,14 @@ def test_init_says_what_is_wrong_and_leaves_nothing(tmp_path, options, said):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.process
-@pytest.mark.parametrize("missing", sampled(["httpx", "fastapi", "uvicorn"], 1))
+@pytest.mark.parametrize(
+    "missing",
+    [
+        pytest.param("httpx", marks=pytest.mark.process),
+        pytest.param("fastapi", marks=pytest.mark.exhaustive),
+        pytest.param("uvicorn", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_without_the_extra_it_says_what_to_install(missing, tmp_path):
     code = f"import sys; sys.modules[{missing!r}] = None; from apes.cli.main import main; main()"
     done = subprocess.run(
