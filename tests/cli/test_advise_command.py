@@ -8,9 +8,11 @@ from html.parser import HTMLParser
 import pytest
 from typer.testing import CliRunner
 
+from apes.advice.handout import MARK
 from apes.advice.words import figure
-from apes.cli.advise import in_lines
+from apes.cli.advise import check_page, in_lines
 from apes.cli.main import app
+from apes.errors import ParameterError
 
 SPEC = "0.1:60%,0.5:30%,1:10%"
 # Small enough to be certified in a moment; one kind of reports costs more than the target.
@@ -30,6 +32,7 @@ def told(tmp_path_factory):
     return json.loads(done.stdout), page
 
 
+@pytest.mark.service
 def test_the_officers_question(told):
     facts, _ = told
     assert facts["question"] | {"users": 1500, "rounds": 2, "target_epsilon": 4.2} == facts["question"]
@@ -45,6 +48,7 @@ def test_the_officers_question(told):
 
 
 @pytest.mark.parametrize("change", ["none", "cap"])
+@pytest.mark.service
 def test_a_command_trains_just_what_was_certified(told, change):
     way = next(way for way in told[0]["ways"] if way["change"] == change and way["meets_target"])
     words = shlex.split(way["command"])
@@ -58,6 +62,7 @@ def test_a_command_trains_just_what_was_certified(told, change):
     assert [group["epsilon"] for group in trained["certified"]["by_budget"]] == pytest.approx(sorted(own), rel=1e-9)
 
 
+@pytest.mark.service
 def test_for_people_within_80_columns():
     done = run(*ASKED[:-2], "--delta", "1e-5", "--target-epsilon", "50")
     assert done.exit_code == 0, done.output
@@ -92,6 +97,7 @@ class Reader(HTMLParser):
         self.words.append(data)
 
 
+@pytest.mark.service
 def test_the_page_stands_alone_and_says_the_same(told):
     facts, page = told
     text = page.read_text(encoding="utf-8")
@@ -112,6 +118,7 @@ def test_the_page_stands_alone_and_says_the_same(told):
     assert [file.name for file in page.parent.iterdir()] == ["advice.html"]
 
 
+@pytest.mark.service
 def test_a_page_takes_the_place_of_an_earlier_one_and_of_nothing_else(told, tmp_path):
     done = run(*ASKED, "--html", told[1], "--json")
     assert done.exit_code == 0
@@ -122,6 +129,16 @@ def test_a_page_takes_the_place_of_an_earlier_one_and_of_nothing_else(told, tmp_
         assert (done.exit_code, done.stdout) == (2, "")
         assert said in done.stderr
     assert thesis.read_text() == "years of work"
+
+
+def test_nothing_but_an_earlier_page_makes_room_for_one(tmp_path):
+    page = tmp_path / "page.html"
+    check_page(page)
+    page.write_text(f"<!doctype html>{MARK}")
+    check_page(page)
+    page.write_text("<!doctype html>years of work")
+    with pytest.raises(ParameterError, match="a new file or an earlier page"):
+        check_page(page)
 
 
 def test_a_page_that_cannot_be_written(tmp_path):
@@ -157,6 +174,7 @@ def test_nonsense_is_one_line(options, said):
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.service
 def test_a_file_says_how_many_people_there_are(tmp_path):
     people = tmp_path / "people.csv"
     people.write_text("name,wish\n" + "ann,0.1\n" * 900 + "bob,0.5\n" * 600)

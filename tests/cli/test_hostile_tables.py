@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 
@@ -59,10 +60,18 @@ def refused(done, *words):
     return line
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that is over, of which tests take copies."""
+    folder = tmp_path_factory.mktemp("finished")
+    write(folder / "t.csv", crowd())
+    said(train(*COLUMN, *FIXED, "--out", folder / "run", data=folder / "t.csv"))
+    return folder / "run"
+
+
 @pytest.fixture
-def run(here):
-    said(train(*COLUMN, *FIXED, "--out", "run"))
-    return here / "run"
+def run(finished, here):
+    return shutil.copytree(finished, here / "run")
 
 
 def test_targets_in_a_file_are_not_given_to_others(here):
@@ -77,6 +86,7 @@ def test_targets_in_a_file_are_not_given_to_others(here):
     assert not (here / "run").exists()
 
 
+@pytest.mark.service
 def test_levels_that_nobody_has_are_not_certified(here):
     write(here / "t.csv", crowd(wish=lambda user: "low"))
     levels = ["--budget-levels", "low=0.1,medium=0.5,high=1"]
@@ -88,6 +98,7 @@ def test_levels_that_nobody_has_are_not_certified(here):
     assert [group["levels"] for group in result["certified"]["by_budget"]] == [["low"], ["high"]]
 
 
+@pytest.mark.service
 def test_every_level_that_somebody_has_is_named(here):
     write(here / "t.csv", crowd(100, wish=lambda user: f"L{user % 10}"))
     levels = [f"L{at}={0.1 * (at + 1):.1f}" for at in range(10)]
@@ -99,6 +110,7 @@ def test_every_level_that_somebody_has_is_named(here):
         assert all(0.1 * (int(name[1:]) + 1) <= group["budget"] + 1e-9 for name in group["levels"])
 
 
+@pytest.mark.service
 def test_a_plan_makes_up_no_budgets(here):
     choices = {"users": 500, "budgets": "uniform2", "split": "iid", "norm": 0.5, "clip": 0.2, "rounds": 2}
     (here / "plan.json").write_text(json.dumps({"choices": choices, "found_on": "digits", "found": {}}))
@@ -122,6 +134,7 @@ def test_bad_plan_files_are_one_line(choice, words, here):
     refused(apes("train", "--users", "50", "--plan", "plan.json", "--json"), words)
 
 
+@pytest.mark.service
 def test_numbers_and_null_in_a_plan_file(here):
     choices = {"levels": 2, "target_epsilon": None, "norm": 0.5, "clip": 0.2, "rounds": 2}
     (here / "plan.json").write_text(json.dumps({"choices": choices, "found_on": "digits", "found": {}}))
@@ -129,7 +142,10 @@ def test_numbers_and_null_in_a_plan_file(here):
     assert (result["levels"], result["model_sha256"]) == (2, said(train(*COLUMN, *FIXED))["model_sha256"])
 
 
-def test_another_test_part_is_not_gone_on_with(run, here):
+@pytest.mark.service
+def test_another_test_part_is_not_gone_on_with(here):
+    run = here / "run"
+    said(train(*COLUMN, *FIXED, "--out", run))
     told = json.loads((run / "summary.json").read_text())["table"]
     assert told["test_users"] > 0
     assert said(apes("train", "--resume", "run", "--json"))["table"] == told
@@ -153,6 +169,7 @@ def test_another_test_part_is_not_gone_on_with(run, here):
         lambda schema: schema["columns"].update(row_norm=1.0),
     ],
 )
+@pytest.mark.service
 def test_an_edited_schema_predicts_nothing(change, run, here):
     said(apes("predict", "run", "t.csv", "--out", "p.csv", "--json"))
     config = json.loads((run / "config.json").read_text())
@@ -164,6 +181,7 @@ def test_an_edited_schema_predicts_nothing(change, run, here):
     assert not (here / "q.csv").exists()
 
 
+@pytest.mark.service
 def test_predictions_replace_nothing_of_the_run(run, here):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert len(before) >= 8
@@ -188,6 +206,7 @@ def test_a_run_replaces_nothing(name, here):
     assert (here / "mine" / name).read_text() == "mine"
 
 
+@pytest.mark.service
 def test_a_prediction_for_every_row_of_one_column(run, here):
     (here / "one.csv").write_text("x\n1\n\n3\n")
     refused(apes("predict", "run", "one.csv", "--out", "p.csv"), "one.csv, row 2, column 'x': is missing")
@@ -195,6 +214,7 @@ def test_a_prediction_for_every_row_of_one_column(run, here):
     assert said(apes("predict", "run", "one.csv", "--out", "p.csv", "--json"))["rows"] == 3
 
 
+@pytest.mark.service
 def test_labels_of_thousands_of_digits(here):
     write(here / "t.csv", [[*row[:3], "7" * 5000 if row[3] == "a" else "8"] for row in crowd()])
     said(train(*COLUMN, *FIXED, "--out", "run"))
@@ -215,6 +235,7 @@ def test_budgets_too_small_to_learn_from(here):
 
 
 @pytest.mark.parametrize("boldest", ["700", "1e300"])
+@pytest.mark.service
 def test_budgets_beyond_any_cap(boldest, here):
     more = [*COLUMN, "--rounds", "2", "--target-epsilon", "2"]
     write(here / "t.csv", crowd(wish=lambda user: 100 if user == 7 else 0.5))
@@ -237,6 +258,7 @@ def test_budgets_beyond_any_cap(boldest, here):
         (lambda config: config["choices"].update(user_column=["who"]), "user_column must be a text, got ['who']"),
     ],
 )
+@pytest.mark.service
 def test_an_edited_configuration_is_one_line(change, words, run):
     config = json.loads((run / "config.json").read_text())
     change(config)
@@ -244,11 +266,13 @@ def test_an_edited_configuration_is_one_line(change, words, run):
     refused(apes("train", "--resume", "run"), words)
 
 
+@pytest.mark.service
 def test_paths_are_said_as_texts(run):
     refused(apes("train", "--resume", "run", "--plan", "n.json"), "plan must be left out", "got 'n.json'")
     refused(train(*COLUMN, "--data-dir", "."), "data_dir must be left out: data is a file; got '.'")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("size", [0, 4000])
 def test_a_full_disk_is_said_with_the_file(size, here):
     """A limit on the size of files stands for a full disk: writing fails in the same place."""

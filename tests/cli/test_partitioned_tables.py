@@ -57,6 +57,7 @@ def refused(done, *words):
         assert word in line
 
 
+@pytest.mark.service
 def test_the_same_model_as_of_one_table(here, monkeypatch):
     whole = said(train("whole.parquet"))
     parts = said(train("parts/", "--out", "run"))
@@ -72,6 +73,7 @@ def test_the_same_model_as_of_one_table(here, monkeypatch):
     assert said(apes("predict", "../run", "../whole.parquet", "--out", "p.csv", "--json"))["rows"] == 400
 
 
+@pytest.mark.service
 def test_without_a_test_part_nobody_looks_at_bounds(here):
     assert said(train("parts", "--test-share", "0"))["table"]["clipped"] is None
     done = apes("train", "--data", "parts", *CHOICES, *TERMS, "--test-share", "0")
@@ -109,6 +111,7 @@ def test_damage_in_the_middle(here):
     assert not (here / "run").exists()
 
 
+@pytest.mark.service
 def test_a_file_that_is_damaged_while_a_run_goes_on(here, monkeypatch):
     """What was reached stays, and is gone on with once the file is back."""
     # Pieces are known by what is in them: none that another test kept.
@@ -132,6 +135,7 @@ def test_a_file_that_is_damaged_while_a_run_goes_on(here, monkeypatch):
     assert said(apes("train", "--resume", "run", "--json"))["model_sha256"] == whole
 
 
+@pytest.mark.service
 def test_other_rows_are_not_gone_on_with(here):
     said(train("parts", "--out", "run"))
     table = crowd()
@@ -148,6 +152,7 @@ def test_options_that_would_do_nothing(here):
     refused(apes("predict", "run", "parts", "--out", "p.csv"), "run")
 
 
+@pytest.mark.service
 def test_counts_that_do_not_fit_make_no_folder(here, monkeypatch):
     monkeypatch.setattr("apes.training.memory.free_bytes", lambda: 100)
     refused(train("parts", "--out", "run"), "levels must be fewer", "got 2")

@@ -50,6 +50,7 @@ def test_users_in_words():
     assert _users_in_words(2000, of_file=False) == "2,000 users are enough"
 
 
+@pytest.mark.service
 def test_users_like_those_in_a_file(tmp_path):
     people = tmp_path / "people.csv"
     people.write_text("0.5\n" * 3 + "1\n")
@@ -62,7 +63,16 @@ def test_users_like_those_in_a_file(tmp_path):
     assert found == pytest.approx(shares, rel=0.02)
 
 
+@pytest.mark.service
 def test_a_cap_that_is_set_already_leaves_more_rounds():
     asked = ["--target-epsilon", "0.5", "--solve", "rounds", "--users", "1500", "--budgets", "0.1:60%,1:40%", "--json"]
     without, capped = (json.loads(run(*asked, *cap))["answer"] for cap in ([], ["--cap", "0.2"]))
     assert 1 <= without < capped
+
+
+@pytest.mark.parametrize("solve", ["cap", "rounds", "levels"])
+def test_a_target_out_of_reach_is_no_success(solve):
+    asked = ["plan", "--target-epsilon", "1e-9", "--delta", "1e-12", "--users", "4", "--dimensions", "3"]
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*asked, "--budgets", "constant:50", "--solve", solve])
+    assert done.exit_code == 1
+    assert "is out of reach" in done.stdout

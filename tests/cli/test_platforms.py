@@ -21,6 +21,7 @@ for name in ("SIGKILL", "SIGHUP", "SIGXFSZ"):
     delattr(signal, name)
 del socket.AF_UNIX
 """
+pytestmark = pytest.mark.process
 MODULES = sorted({place.partition(":")[0] for _, rows in GROUPS.values() for _, place, _ in rows})
 # What trains, plans, accounts and predicts, beside the commands; federations are for Unix.
 WORK = ("train", "predictions", "choices", "plots", "subjects")

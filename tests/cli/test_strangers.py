@@ -37,6 +37,7 @@ def test_stopped_in_compiled_code_before_a_round_is_one_line(tmp_path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.service
 def test_stopped_in_compiled_code_within_a_run_says_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kept = RunFolder.save
@@ -57,19 +58,39 @@ def test_other_errors_of_the_interpreter_are_not_hidden():
         raise SystemError("a bug")
 
 
+# Advises without end, and says when it has begun.
+ADVISING = """
+import sys
+from apes.cli import advise
+from apes.cli.main import main
+
+found = advise._found
+
+def without_end(question):
+    print("begun", file=sys.stderr, flush=True)
+    while True:
+        found(question)
+
+advise._found = without_end
+sys.argv = ["apes", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.process
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent as on Unix")
 def test_ctrl_c_while_it_is_accounted_ends_quietly():
     """The real thing, wherever in the work it comes."""
-    words = [sys.executable, "-m", "apes", "advise", "--users", "3000", "--target-epsilon", "0.5", "--json"]
+    words = ["advise", "--users", "300", "--target-epsilon", "0.5", "--json"]
     # Whoever runs the tests in the background has SIGINT ignored, and children inherit that.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        # Past imports of the command line itself: from then on it works for a long time.
-        with pytest.raises(subprocess.TimeoutExpired):
-            child.wait(4)
+        child = subprocess.Popen(
+            [sys.executable, "-c", ADVISING, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert child.stderr.readline() == "begun\n"
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=300)
     finally:
         signal.signal(signal.SIGINT, before)
     assert (child.returncode, out) == (130, "")
@@ -93,6 +114,7 @@ def test_a_wrong_number_of_workers_is_said_of_the_option(options, said, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.service
 def test_a_run_that_went_on_to_its_target_speaks_of_the_rounds_that_were_asked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = ("--budgets", "constant:0.5", "--delta", "1e-4")
@@ -114,6 +136,7 @@ def test_a_run_that_went_on_to_its_target_speaks_of_the_rounds_that_were_asked_f
     assert f"finished: {summary['rounds']} rounds, 1 of them planned beforehand" in said
 
 
+@pytest.mark.service
 def test_levels_have_their_names_where_a_run_is_shown(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ages = np.random.default_rng(1).integers(18, 90, 300)
@@ -128,6 +151,7 @@ def test_levels_have_their_names_where_a_run_is_shown(tmp_path, monkeypatch):
     assert "high 1" in shown
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("head") is None, reason="it is head that stops reading")
 def test_whoever_has_read_enough_of_the_help_is_told_nothing_more():
     words = [sys.executable, "-m", "apes", "federation", "init", "-h"]
@@ -142,6 +166,7 @@ def test_whoever_has_read_enough_of_the_help_is_told_nothing_more():
 
 
 def test_one_round_is_no_rounds():
-    done = cli("advise", "--users", 300, "--budgets", "constant:0.5", "--rounds", 1, "--target-epsilon", 50, "--json")
+    people = ("--users", 30, "--budgets", "constant:0.5", "--dimensions", 9)
+    done = cli("advise", *people, "--rounds", 1, "--target-epsilon", 50, "--json")
     reasons = {way["reason"] for way in json.loads(done.stdout)["ways"]}
     assert all("the one round fits: epsilon" in reason for reason in reasons)

@@ -62,6 +62,7 @@ def train_table(*more):
     return apes("train", "--data", "people.csv", *TABLE, *TERMS, *more)
 
 
+@pytest.mark.service
 def test_train_and_predict(here):
     result = said(train_table("--target-epsilon", "4", "--out", "run", "--json"))
     table, certified = result["table"], result["certified"]
@@ -103,6 +104,7 @@ def test_train_and_predict(here):
     assert run.model.to_sklearn().predict(run.model.in_units("new.csv")).tolist() == found
 
 
+@pytest.mark.service
 def test_resume_from_another_folder(here, monkeypatch):
     whole = said(train_table("--out", "whole", "--json"))
     (here / "bounds.csv").write_text("column,low,high\n*,0,10\nage,0,120\n")
@@ -130,6 +132,7 @@ def test_resume_from_another_folder(here, monkeypatch):
     assert "user_column must be 'who' to resume this run, got 'privacy'" in done.stderr
 
 
+@pytest.mark.service
 def test_a_changed_table_is_not_gone_on_with(here):
     said(train_table("--out", "run", "--json"))
     rows = people()
@@ -146,6 +149,7 @@ def test_a_changed_table_is_not_gone_on_with(here):
     assert f"there is no file {here / 'people.csv'}" in done.stderr
 
 
+@pytest.mark.service
 def test_real_valued_labels(here):
     rows = [[row[0], row[3], row[5], str(3 * float(row[3]) + 100)] for row in people(600)]
     write(here / "doses.csv", rows, ["who", "dose", "privacy", "pressure"])
@@ -171,12 +175,14 @@ def test_real_valued_labels(here):
     assert (here / "run" / "accuracy.png").exists()
 
 
+@pytest.mark.service
 def test_nobody_to_judge(here):
     result = said(train_table("--test-share", "0", "--out", "run", "--json"))
     assert (result["accuracy"], result["loss"], result["users"]) == (None, None, 300)
     assert not (here / "run" / "accuracy.png").exists()
 
 
+@pytest.mark.service
 def test_law_of_budgets_npz_and_parquet(here):
     pandas = pytest.importorskip("pandas")
     rows = np.array(people(), dtype=object)
@@ -203,7 +209,7 @@ def test_law_of_budgets_npz_and_parquet(here):
     assert {row["prediction"] for row in predictions(here / "p.csv")} <= {"0", "1"}
 
 
-@pytest.mark.slow
+@pytest.mark.service
 def test_predict_images(here):
     from apes import load
 
@@ -328,11 +334,17 @@ def test_bad_choices_are_one_line_and_nothing_is_written(more, words, here):
         (["train", "--user-column", "who"], "user_column must be left out: data names no table"),
         (["train", "--bounds", "0:1"], "bounds must be left out: data names no table"),
         (["train", "--data", "none"], "data must be one of digits"),
-        (
+        # Flower tries an address of this machine when it is imported.
+        pytest.param(
             ["federation", "init", "trial", "--devices", "5", "--data", "people.csv"],
             "user_column must name a column of",
+            marks=pytest.mark.service,
         ),
-        (["federation", "init", "trial", "--devices", "5", "--data", "none"], "data must be one of digits"),
+        pytest.param(
+            ["federation", "init", "trial", "--devices", "5", "--data", "none"],
+            "data must be one of digits",
+            marks=pytest.mark.service,
+        ),
         (["predict", "none", "people.csv", "--out", "p.csv"], "none holds no run"),
     ],
 )
@@ -344,6 +356,7 @@ def test_commands_that_cannot_be(arguments, words, here):
     assert sorted(here.iterdir()) == before
 
 
+@pytest.mark.service
 def test_bad_rows_to_predict_leave_what_was_there(here):
     said(train_table("--out", "run", "--json"))
     (here / "p.csv").write_text("before")

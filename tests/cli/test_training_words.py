@@ -61,6 +61,7 @@ def test_piped_there_are_a_few_plain_lines():
     )
 
 
+@pytest.mark.service
 def test_what_was_asked_for_goes_to_stdout(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = cli(*SMALL, "--rounds", 2, "--budgets", "constant:0.05")
@@ -72,6 +73,7 @@ def test_what_was_asked_for_goes_to_stdout(tmp_path, monkeypatch):
     assert "test accuracy" not in quiet.stdout
 
 
+@pytest.mark.service
 def test_a_run_that_ended_at_its_target_says_so_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = (*SMALL, "--rounds", 5, "--budgets", "constant:0.5", "--delta", "1e-4")
@@ -93,6 +95,7 @@ def test_a_run_that_ended_at_its_target_says_so_and_what_to_do(tmp_path, monkeyp
     assert "stopped at the target" in cli("show", "run").stdout
 
 
+@pytest.mark.service
 def test_from_another_folder(tmp_path, monkeypatch):
     """Files that were named from where one stood are found again from elsewhere."""
     here, there = tmp_path / "here", tmp_path / "there"
