@@ -13,7 +13,7 @@ from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.mathematics.randomness import SimulationSource
 from apes.messages import Report
-from apes.shuffler.service.ledger import ShufflerLedger
+from apes.storage.database import read_database
 from apes.wire.envelope import envelope_size, parse
 from apes.wire.frames import FrameReader
 from apes.wire.packing import unpacked
@@ -48,9 +48,8 @@ def looked_at(folder, summary):
     """A federation that has run: its folders, terms, summary and what the shuffler released."""
     layout = Layout(folder)
     terms, run = FederationTerms.read(layout.analyzer / "terms.json"), layout.federation().run
-    ledger = ShufflerLedger(layout.shuffler / "ledger.sqlite")
-    releases = [Release.decode(ledger.find(run, number).release) for number in range(1, summary["rounds"] + 1)]
-    ledger.close()
+    rows = read_database(layout.shuffler / "ledger.sqlite", "select run, release from rounds order by round")
+    releases = [Release.decode(release) for of, release in rows if of == run]
     return SimpleNamespace(layout=layout, terms=terms, summary=summary, releases=releases, run=run)
 
 

@@ -110,7 +110,10 @@ class RunFolder:
         self._grow_log([{"run": header["identity"], **line} for line in exposures])
         text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         write_whole(self.path / CHECKPOINT, lambda file: np.savez(file, header=text, **vars(progress.state)))
-        write_bytes(self.path / METRICS, "".join(json.dumps(entry) + "\n" for entry in metrics).encode())
+        self._tell(progress.metrics)
+
+    def _tell(self, metrics: Iterable[RoundMetrics]) -> None:
+        write_bytes(self.path / METRICS, "".join(json.dumps(asdict(entry)) + "\n" for entry in metrics).encode())
 
     def _grow_log(self, entries: list[dict[str, Any]]) -> None:
         """Write the log anew; what it said before must be its beginning."""
@@ -128,6 +131,10 @@ class RunFolder:
 
     def finish(self, model: tuple[F64, Mapping[str, Any]] | None, summary: dict[str, Any]) -> None:
         """Write the model, if there is one, with what is said about it, and the summary."""
+        reached = self._checkpoint()
+        if reached is not None and len(self._lines(METRICS)) < len(reached.metrics):
+            # Killed between the last checkpoint and its metrics.
+            self._tell(reached.metrics)
         if model is not None:
             write_model(self.path / MODEL, *model)
         _write_json(self.path / SUMMARY, summary)
