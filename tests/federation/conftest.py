@@ -5,6 +5,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pytest
+
+# Flower's commands import it, and it binds a socket while it is imported, which a unit test may not.
+import urllib3.util.connection  # noqa: F401
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from parties import ANALYZER, BUDGETS, OTHER_RUN, RECEIPTS, RUN, agreed, announced, public

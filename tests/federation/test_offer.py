@@ -70,12 +70,16 @@ def test_a_hundred_thousand_rounds_show_what_they_cost():
 
 def test_numbers_that_would_fill_the_readers_memory_are_refused():
     """What is offered is certified before anybody is asked: a cohort of 10^9 took 8 GB of whoever looked at it."""
-    assert offered(agreed(limits=replace(LIMITS, smallest_cohort=10**7)), [1.0]).smallest_cohort == 10**7
     for cohort in (10**7 + 1, 10**9, 10**30):
         with pytest.raises(ParameterError, match=r"smallest_cohort must be in \[1, 10000000\]"):
             replace(LIMITS, smallest_cohort=cohort)
     with pytest.raises(ParameterError, match=r"dimensions must be in \[1, 2147483648\]"):
         agreed(features=10**9)
+
+
+@pytest.mark.service
+def test_the_largest_cohort_that_is_taken_can_be_certified():
+    assert offered(agreed(limits=replace(LIMITS, smallest_cohort=10**7)), [1.0]).smallest_cohort == 10**7
 
 
 @pytest.mark.parametrize("high", [10**400, "wide", None, [1], float("nan")])
