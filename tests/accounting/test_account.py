@@ -15,12 +15,12 @@ from apes.accounting.guarantee import certify
 from apes.accounting.words import upwards
 from apes.cli.main import app
 
-SMALL = np.linspace(0.05, 1, 300)
+SMALL = np.linspace(0.05, 1, 120)
 
 
 def test_parts_fit_together():
     steps = []
-    result = account(Question(Exposure(SMALL, 20, 16), rounds=3, delta=1e-5), steps.append)
+    result = account(Question(Exposure(SMALL, 20, 2), rounds=3, delta=1e-5), steps.append)
     assert len(steps) == 5
     assert 0 < result.dimension.lower <= result.dimension.epsilon < result.round.epsilon < result.total.epsilon
     assert [part.level for part in (result.dimension, result.round, result.total)] == ["coordinate", "user", "rounds"]
@@ -53,16 +53,16 @@ def test_everybody_has_a_curve_of_their_own():
 
 
 def test_sparse_reports_are_charged_for_what_they_say():
-    exposures = Exposure(SMALL, 20, 16), Exposure(SMALL, 4, 16, dimensions=20, sparsifier="random-b")
+    exposures = Exposure(SMALL, 20, 2), Exposure(SMALL, 4, 2, dimensions=20, sparsifier="random-b")
     dense, sparse = (account(Question(exposure, 3, 1e-5)) for exposure in exposures)
-    assert sparse.round.epsilon == certify(SMALL, delta=1e-5, dimensions=4, levels=16).epsilon < dense.round.epsilon
-    assert sparse.total.epsilon == certify(SMALL, delta=1e-5, dimensions=4, rounds=3, levels=16).epsilon
+    assert sparse.round.epsilon == certify(SMALL, delta=1e-5, dimensions=4, levels=2).epsilon < dense.round.epsilon
+    assert sparse.total.epsilon == certify(SMALL, delta=1e-5, dimensions=4, rounds=3, levels=2).epsilon
     assert sparse.dimension.epsilon == dense.dimension.epsilon
     assert sparse.local["user"] == pytest.approx(4.0)
     assert sparse.dimension.lower == dense.dimension.lower
     assert 0 < sparse.round.lower < sparse.total.lower < min(sparse.total.epsilon, dense.total.lower)
     with pytest.raises(ParameterError, match=r"charged must be in \[1, 20\], got 21"):
-        Exposure(SMALL, 21, 16, dimensions=20)
+        Exposure(SMALL, 21, 2, dimensions=20)
 
 
 def test_a_user_with_a_smaller_budget_is_better_protected():
@@ -93,12 +93,13 @@ def test_published_figures_outside_their_range_are_none():
 
 
 def test_colluders_cost_privacy():
-    none, some = (certify(SMALL, delta=1e-6, colluders=colluders).epsilon for colluders in (0, 150))
+    none, some = (certify(SMALL, delta=1e-6, levels=2, colluders=colluders).epsilon for colluders in (0, 60))
     assert none < some
-    with pytest.raises(ParameterError, match=r"colluders must be in \[0, 299\], got 300"):
-        certify(SMALL, delta=1e-6, colluders=300)
+    with pytest.raises(ParameterError, match=r"colluders must be in \[0, 119\], got 120"):
+        certify(SMALL, delta=1e-6, colluders=120)
 
 
+@pytest.mark.process
 def test_command_prints_one_json_object_and_draws(tmp_path):
     command = [
         sys.executable,
@@ -129,6 +130,7 @@ def test_command_prints_one_json_object_and_draws(tmp_path):
     assert done.stderr == ""
 
 
+@pytest.mark.service
 def test_command_tells_people_on_stdout():
     """Figures of a user and of a coordinate stand apart, and published ones are called that."""
     options = "--budgets grid:0.05:1 --users 200 --dimensions 5 --rounds 2 --cap 0.5".split()
@@ -145,28 +147,19 @@ def test_command_tells_people_on_stdout():
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+@pytest.mark.service
 def test_command_for_sparse_reports(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "apes",
-        "account",
-        "--users",
-        "200",
-        "--dimensions",
-        "100",
-        "--rounds",
-        "2",
-        "--json",
-    ]
-    command += ["--framework", "s-apes-first", "--keep", "0.1", "--budgets", "grid:0.05:1", "--plot", "account.png"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ, COLUMNS="120"))
-    assert done.returncode == 0, done.stderr
+    plot = tmp_path / "account.png"
+    options = (
+        "--budgets grid:0.05:1 --users 200 --dimensions 100 --rounds 2 --framework s-apes-first --keep 0.1".split()
+    )
+    done = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["account", *options, "--json", "--plot", str(plot)])
+    assert (done.exit_code, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
     expected = certify(np.linspace(0.05, 1, 200), delta=3.6e-5, dimensions=100, top_b_first=10, rounds=2)
     assert answer["certified"]["total"]["epsilon"] == expected.epsilon
     assert 0 < answer["lower"]["dimension"] < answer["lower"]["round"] < answer["lower"]["total"] == expected.lower
-    assert (tmp_path / "account.png").read_bytes().startswith(b"\x89PNG")
+    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -184,20 +177,8 @@ def test_command_for_sparse_reports(tmp_path):
     ],
     ids=str,
 )
-def test_bad_input(arguments, said, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "apes",
-        "account",
-        "--users",
-        "10",
-        "--dimensions",
-        "2",
-        "--rounds",
-        "1",
-        *arguments,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
+def test_bad_input(arguments, said):
+    command = ["account", "--users", "10", "--dimensions", "2", "--rounds", "1", *arguments]
+    done = CliRunner().invoke(app, command)
+    assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr.strip().splitlines()[-1]

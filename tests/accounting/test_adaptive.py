@@ -282,7 +282,7 @@ def searched():
     return [(people, people.best(np.exp(people.epsilons()))) for people in crowds]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_best_strategy_that_the_filter_allows_keeps_the_promise():
     for people, found in searched():
         assert (found <= people.promised() * (1 + 1e-12)).all()
@@ -291,12 +291,12 @@ def test_the_best_strategy_that_the_filter_allows_keeps_the_promise():
     assert any(not people.may((), 0) for people, _ in searched())
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_shift_five_per_cent_too_small_is_caught():
     assert sum((found > people.promised(0.95)).any() for people, found in searched()) >= 3
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_random_strategies_keep_the_promise():
     for seed in range(16):
         people = Crowd(1000 + seed, levels=2 + seed % 2)

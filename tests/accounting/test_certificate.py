@@ -2,13 +2,14 @@
 
 import math
 from functools import cache
-from itertools import combinations_with_replacement, pairwise
+from itertools import combinations_with_replacement, pairwise, product
 
 import numpy as np
 import pytest
+from levels import sampled
 
 from apes.accounting.certificate.blanket import hidden_pair
-from apes.accounting.certificate.curve import HidingCurve, hiding_curve, shaped_curve
+from apes.accounting.certificate.curve import HidingCurve, _grouped, hiding_curve, shaped_curve
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certified_epsilon, certify
 from apes.accounting.victims import honest_others
@@ -18,7 +19,8 @@ from apes.mathematics.thresholds import acceptance_thresholds
 
 TIGHT = 1.01
 PAPER = np.linspace(0.05, 1, 10_000)
-CASES = 150
+# Random populations against the certificate; so many more are exhaustive.
+FEW_CASES, CASES = 30, 150
 # Relative and absolute error of the oracle's own float64 sums.
 ORACLE = (1e-12, 1e-15)
 
@@ -26,18 +28,21 @@ ORACLE = (1e-12, 1e-15)
 # All users at e; `lower` is the exact divergence of one dataset, so no bound may be below it.
 @pytest.mark.parametrize(
     ("budget", "n", "certified", "lower"),
-    [
-        (0.05, 10_000, 0.001063, 0.001051),
-        (0.5, 10_000, 0.013748, 0.012387),
-        (1, 1_000, 0.109451, 0.0),
-        (1, 10_000, 0.032612, 0.026363),
-        (1, 100_000, 0.009706, 0.0),
-        (2, 10_000, 0.089122, 0.061760),
-        (3, 10_000, 0.182894, 0.116285),
-    ],
+    sampled(
+        [
+            (0.05, 10_000, 0.001063, 0.001051),
+            (0.5, 10_000, 0.013748, 0.012387),
+            (1, 1_000, 0.109451, 0.0),
+            (1, 10_000, 0.032612, 0.026363),
+            (1, 100_000, 0.009706, 0.0),
+            (2, 10_000, 0.089122, 0.061760),
+            (3, 10_000, 0.182894, 0.116285),
+        ],
+        keep=3,
+    ),
 )
 def test_golden_equal_budgets(budget, n, certified, lower):
-    epsilon = certify(np.full(n, float(budget)), delta=1e-8, levels=None).epsilon
+    epsilon = certified_epsilon(Exposure(np.full(n, float(budget)), 1, None), 1e-8)
     assert lower <= epsilon <= TIGHT * certified
 
 
@@ -156,22 +161,23 @@ def _violations(rows_of, seed, cases, scale=1.0):
     return found, total
 
 
+@pytest.mark.parametrize("cases", [FEW_CASES, pytest.param(CASES, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("rows_of", [_ideal_rows, _integer_rows])
-def test_brute_force_never_exceeds_the_certificate(rows_of):
-    found, total = _violations(rows_of, seed=1, cases=CASES)
-    assert total == CASES * 28
+def test_brute_force_never_exceeds_the_certificate(rows_of, cases):
+    found, total = _violations(rows_of, seed=1, cases=cases)
+    assert total == cases * 28
     assert found == 0
 
 
 def test_brute_force_catches_a_certificate_ten_per_cent_too_small():
-    found, total = _violations(_ideal_rows, seed=1, cases=40, scale=0.9)
+    found, total = _violations(_ideal_rows, seed=1, cases=FEW_CASES, scale=0.9)
     assert found > total / 10
 
 
 def test_brute_force_every_user_is_covered_by_the_largest_budget():
     # What `certify` relies on: the curve of the largest budget, without the smallest, holds for every victim.
     rng = np.random.default_rng(7)
-    for _ in range(60):
+    for _ in range(30):
         budgets, levels, _ = _population(rng)
         curves = [
             shaped_curve(float(budgets.max()), honest_others(budgets, 0), share * float(budgets.max()), levels)
@@ -195,6 +201,17 @@ def test_a_smaller_budget_is_a_larger_one_on_a_randomised_input(levels, smaller,
     assert there.sum(axis=1) == pytest.approx(1, abs=1e-9)
     assert there.min() > -1e-9
     assert back.min() < -0.01
+
+
+def test_of_many_budgets_none_is_lowered():
+    """A larger budget hides less: those who stand for others have no smaller ones."""
+    budgets = np.random.default_rng(2).permutation(np.geomspace(0.01, 8, 10_007))
+    few, counts = _grouped(budgets)
+    assert few.size < 5000
+    assert counts.sum() == budgets.size
+    raised = np.repeat(few, counts)
+    assert (raised >= np.sort(budgets)).all()
+    assert (raised <= np.sort(budgets) * 1.01).all()
 
 
 def test_alone_the_certificate_is_the_local_divergence():
@@ -252,15 +269,18 @@ def _is_rising(values):
     return all(low <= high * WOBBLE for low, high in pairwise(values))
 
 
-@pytest.mark.parametrize("levels", [None, 4, 256])
+@pytest.mark.parametrize("levels", sampled([2, 4, None, 256], keep=1))
 def test_monotone(levels):
-    budgets = np.linspace(0.1, 1.2, 100)
-    assert _is_rising([certify(np.tile(budgets, k), delta=1e-6, levels=levels).epsilon for k in (8, 4, 2, 1)])
-    assert _is_rising([certify(budgets, delta=delta, levels=levels).epsilon for delta in (1e-2, 1e-4, 1e-8, 1e-15)])
-    assert _is_rising([certify(budgets, delta=1e-6, levels=levels, colluders=k).epsilon for k in (0, 10, 50, 99)])
-    top = [certify(np.append(budgets, e), delta=1e-6, levels=levels).epsilon for e in (1.3, 2.0, 4.0, 9.0, 30.0)]
-    assert _is_rising(top)
-    assert _is_rising([certify(s * budgets, delta=1e-6, levels=levels).epsilon for s in (0.01, 0.1, 1.0, 3.0, 9.0)])
+    budgets = np.linspace(0.1, 1.2, 120)
+
+    def epsilon(budgets, delta=1e-6, colluders=0):
+        return certified_epsilon(Exposure(budgets, 1, levels), delta, colluders=colluders)
+
+    assert _is_rising([epsilon(np.tile(budgets, k)) for k in (8, 2, 1)])
+    assert _is_rising([epsilon(budgets, delta=delta) for delta in (1e-2, 1e-4, 1e-8, 1e-15)])
+    assert _is_rising([epsilon(budgets, colluders=k) for k in (0, 10, 50, 119)])
+    assert _is_rising([epsilon(np.append(budgets, e)) for e in (1.3, 4.0, 30.0)])
+    assert _is_rising([epsilon(s * budgets) for s in (0.01, 1.0, 9.0)])
 
 
 def test_calling_twice_gives_the_same():
@@ -271,9 +291,10 @@ def test_calling_twice_gives_the_same():
     assert np.array_equal(budgets, kept)
 
 
-@pytest.mark.parametrize("levels", [None, 2, 256])
-@pytest.mark.parametrize("budget", [1e-6, 1e-3, 0.3, 5.0, 50.0, 80.0])
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize(
+    ("budget", "n", "levels"),
+    sampled(list(product([1e-6, 1e-3, 0.3, 5.0, 50.0, 80.0], [1, 3], [None, 2, 256])), keep=8),
+)
 def test_never_above_the_local_budget(levels, budget, n):
     assert 0 < certify(np.full(n, budget), delta=1e-9, levels=levels).epsilon <= budget
     assert certify(np.full(n, budget), delta=1e-9, levels=levels, dimensions=3, rounds=2).epsilon <= 6 * budget * (
@@ -287,7 +308,7 @@ def test_level_says_what_is_covered():
     assert levels == ["coordinate", "user", "rounds"]
 
 
-@pytest.mark.parametrize("levels", [None, 2, 256])
+@pytest.mark.parametrize("levels", sampled([256, 2, None], keep=1))
 def test_budgets_from_a_millionth_to_thirty(levels):
     """In one population: a sound number, between what some dataset forces and what the local budget gives anyway."""
     budgets = np.geomspace(1e-6, 30, 500)
@@ -298,15 +319,14 @@ def test_budgets_from_a_millionth_to_thirty(levels):
     assert one.epsilon <= many.epsilon
 
 
-@pytest.mark.parametrize("levels", [2, 256, None])
-@pytest.mark.parametrize("budget", [1e-300, 1e-17, 1e-12, 1e-9])
+@pytest.mark.parametrize(("budget", "levels"), sampled(list(product([1e-300, 1e-17, 1e-12, 1e-9], [2, 256, None])), 3))
 def test_budgets_next_to_nothing(budget, levels):
     """At most what they spend locally, and no error."""
-    assert certify(np.full(20, budget), delta=1e-12, levels=levels).epsilon <= budget
+    assert certified_epsilon(Exposure(np.full(20, budget), 1, levels), 1e-12) <= budget
     sparse = certified_epsilon(Exposure(np.full(20, budget), 9, levels, top_b_first=2), 1e-12)
     assert sparse <= 4 * budget * (1 + 1e-15)
     mixed = np.array([budget, 1.0, 0.5])
-    assert 0 < certify(mixed, delta=1e-6, levels=levels).epsilon <= 1
+    assert 0 < certified_epsilon(Exposure(mixed, 1, levels), 1e-6) <= 1
 
 
 def test_says_how_tight_it_is():

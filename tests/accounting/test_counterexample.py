@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+from levels import sampled
 from scipy.stats import binom
 
 from apes import ClipLaplace, certify
@@ -65,14 +66,14 @@ def epsilon_of_an_event(budget, width):
     return best
 
 
-@pytest.mark.parametrize("budget", [5.0, 8.0, 20.0])
+@pytest.mark.parametrize("budget", sampled([8.0, 5.0, 20.0], keep=1))
 def test_truth_is_above_the_published_figure_and_within_the_certificate(budget):
     lower, certified, numeric, _ = figures(budget)
     assert numeric < lower <= certified
     assert certified <= 1.02 * lower
 
 
-@pytest.mark.parametrize("budget", [8.0, 20.0])
+@pytest.mark.parametrize("budget", sampled([8.0, 20.0], keep=1))
 def test_one_event_is_enough_to_see_it(budget):
     lower, certified, numeric, _ = figures(budget)
     forced = epsilon_of_an_event(budget, width=1.2564 / budget)
@@ -82,11 +83,14 @@ def test_one_event_is_enough_to_see_it(budget):
 
 @pytest.mark.parametrize(
     ("budget", "exact", "certified", "numeric", "closed"),
-    [
-        (5.0, 0.03003, 0.03033, 0.0277, 0.1079),
-        (8.0, 0.03951, 0.03988, 0.0281, 0.1093),
-        (20.0, 0.06407, 0.06466, 0.0281, 0.1093),
-    ],
+    sampled(
+        [
+            (8.0, 0.03951, 0.03988, 0.0281, 0.1093),
+            (5.0, 0.03003, 0.03033, 0.0277, 0.1079),
+            (20.0, 0.06407, 0.06466, 0.0281, 0.1093),
+        ],
+        keep=1,
+    ),
 )
 def test_golden_values(budget, exact, certified, numeric, closed):
     found = figures(budget)
@@ -95,12 +99,14 @@ def test_golden_values(budget, exact, certified, numeric, closed):
     assert found[2:] == pytest.approx((numeric, closed), abs=6e-5)
 
 
+@pytest.mark.exhaustive
 def test_no_violation_in_the_papers_own_range():
     for budget in (0.5, 1.0, 3.0):
         _, certified, numeric, closed = figures(budget)
         assert certified < numeric < closed
 
 
+@pytest.mark.exhaustive
 def test_at_80_the_closed_form_is_below_the_truth_too():
     lower, certified, numeric, closed = figures(80.0)
     assert numeric < closed < lower <= certified

@@ -1,11 +1,12 @@
 """The divergence of one report among m - 1 draws from the blanket, against enumeration in high precision."""
 
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from math import factorial
 
 import mpmath
 import numpy as np
 import pytest
+from levels import sampled
 
 from apes.accounting.certificate.blanket import hidden_pair
 from apes.accounting.certificate.divergence import excess
@@ -38,8 +39,12 @@ def _bound(budget, shape, levels, sizes, t, cells=128):
     return excess(hidden_pair(budget, shape, levels), t, np.array(sizes, dtype=np.int64), cells)
 
 
-@pytest.mark.parametrize(("budget", "levels"), [(0.05, 3), (1.0, 2), (1.0, 4), (4.0, 3), (8.0, 5)])
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+PAIRS = [(0.05, 3), (1.0, 2), (1.0, 4), (4.0, 3), (8.0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("budget", "levels", "share"), sampled([(*pair, share) for pair, share in product(PAIRS, [0.0, 0.5, 1.0])], keep=8)
+)
 def test_above_enumeration_and_close(budget, levels, share):
     sizes = [1, 2, 3, 5]
     for t in (0.0, 0.1 * budget, 0.6 * budget, 0.999 * budget):
@@ -51,7 +56,7 @@ def test_above_enumeration_and_close(budget, levels, share):
                 assert mp.mpf(float(fine[i])) <= exact * mp.mpf("1.01")
 
 
-@pytest.mark.parametrize("shape", [0.0, 1.0])
+@pytest.mark.parametrize("shape", sampled([1.0, 0.0], keep=1))
 def test_tiny_values_keep_their_digits(shape):
     # Two levels: L has two values, one report of the rarer kind decides; values go down to 1e-40 and below.
     smallest = mp.mpf(1)
@@ -71,8 +76,7 @@ def test_exact_where_the_lattice_is():
         assert exact <= mp.mpf(float(_bound(0.8, 0.0, 2, [m], 0.0)[0])) <= exact * mp.mpf("1.0001")
 
 
-@pytest.mark.parametrize("levels", [None, 2, 256])
-@pytest.mark.parametrize("budget", [0.05, 1.0, 5.0])
+@pytest.mark.parametrize(("budget", "levels"), sampled(list(product([0.05, 1.0, 5.0], [None, 2, 256])), keep=3))
 def test_decreases_with_the_number_that_hide(levels, budget):
     for share in (0.0, 1.0):
         for t in (0.0, 0.02 * budget, 0.5 * budget):
@@ -81,7 +85,7 @@ def test_decreases_with_the_number_that_hide(levels, budget):
             assert (values[1:] <= values[:-1] * 1.0001 + 1e-300).all()
 
 
-@pytest.mark.parametrize("levels", [None, 5, 256])
+@pytest.mark.parametrize("levels", sampled([5, None, 256], keep=1))
 def test_finer_cells_are_not_looser(levels):
     for budget in (0.05, 1.0, 5.0):
         for t in (0.0, 0.02 * budget, 0.3 * budget):

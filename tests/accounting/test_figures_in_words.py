@@ -32,8 +32,8 @@ def test_zero_and_infinity():
 
 
 def test_a_guarantee_claims_no_more_than_is_proved():
-    for rounds in range(1, 12):
-        guarantee = certify(np.linspace(0.05, 1, 300), delta=1 / 3000, dimensions=20, rounds=rounds)
+    for rounds in (1, 2, 7):
+        guarantee = certify(np.full(1100, 0.5), delta=1 / 3000, dimensions=20, rounds=rounds)
         epsilon, delta, factor = map(float, re.findall(r"(?:epsilon |delta |e\^)([0-9.e-]+[0-9])", str(guarantee)))
         assert epsilon >= guarantee.epsilon
         assert factor >= guarantee.epsilon

@@ -2,10 +2,12 @@
 
 import math
 from functools import cache
+from itertools import product
 
 import mpmath
 import numpy as np
 import pytest
+from levels import sampled
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.certificate.curve import hiding_curve
@@ -116,9 +118,12 @@ def above(curve, c, delta_0, points):
     return sum(curve.delta(float(t)) > exact(c, float(t)) + delta_0 for t in points)
 
 
-@pytest.mark.parametrize("make", [hiding_curve, top_b_first_curve])
-@pytest.mark.parametrize("levels", [2, 16, 256, None])
-@pytest.mark.parametrize("n", [1, 2, 10, 100, 1000, 10_000])
+@pytest.mark.parametrize(
+    ("n", "levels", "make"),
+    sampled(
+        list(product([1, 2, 10, 100, 1000, 10_000], [2, 16, 256, None], [hiding_curve, top_b_first_curve])), keep=6
+    ),
+)
 def test_the_shift_covers_the_curve_and_a_smaller_one_does_not(n, levels, make):
     delta_0, rng = 1e-12, np.random.default_rng(n)
     curve = curve_of(population(n), delta_0, levels, make)
@@ -145,14 +150,17 @@ def test_golden_shifts(budgets, levels, golden):
 
 @pytest.mark.parametrize(
     ("n", "b", "rounds", "golden"),
-    [
-        (10_000, None, 1, 2.137),
-        (10_000, None, 40, 20.25),
-        (10_000, 393, 1, 0.402),
-        (10_000, 393, 40, 3.18),
-        (1000, None, 1, 8.297),
-        (1000, None, 40, 110.1),
-    ],
+    sampled(
+        [
+            (10_000, None, 1, 2.137),
+            (10_000, None, 40, 20.25),
+            (10_000, 393, 1, 0.402),
+            (10_000, 393, 40, 3.18),
+            (1000, None, 1, 8.297),
+            (1000, None, 40, 110.1),
+        ],
+        keep=3,
+    ),
 )
 def test_golden_epsilons(n, b, rounds, golden):
     exposure = Exposure(population(n), 7850, 256, b)
@@ -164,13 +172,16 @@ def test_golden_epsilons(n, b, rounds, golden):
 
 @pytest.mark.parametrize(
     ("exposure", "rounds", "delta", "golden"),
-    [
-        (Exposure(np.ones(10_000), 7850), 1, DELTA, 2.362),
-        (Exposure(np.ones(10_000), 7850), 40, DELTA, 22.80),
-        (Exposure(population(10_000), 7850, 2), 1, DELTA, 3.43),
-        # R / C = 4.
-        (Exposure(population(10_000), 7850, 2, norm=0.4, clip=0.1), 40, 1e-5, 0.912),
-    ],
+    sampled(
+        [
+            (Exposure(np.ones(10_000), 7850), 1, DELTA, 2.362),
+            (Exposure(np.ones(10_000), 7850), 40, DELTA, 22.80),
+            (Exposure(population(10_000), 7850, 2), 1, DELTA, 3.43),
+            # R / C = 4.
+            (Exposure(population(10_000), 7850, 2, norm=0.4, clip=0.1), 40, 1e-5, 0.912),
+        ],
+        keep=1,
+    ),
     ids=["all 1", "all 1, 40 rounds", "bits", "bits of a bounded norm, 40 rounds"],
 )
 def test_other_golden_epsilons(exposure, rounds, delta, golden):
@@ -185,8 +196,10 @@ def forced(n, coordinates, rounds):
     return lower_epsilon(population(n), DELTA, 256, coordinates * rounds)
 
 
-@pytest.mark.parametrize("levels", [2, 16, None])
-@pytest.mark.parametrize("budgets", [[3.0], [1.0, 1.0], [0.1] * 20 + [2.0], [0.5] * 60])
+@pytest.mark.parametrize(
+    ("budgets", "levels"),
+    sampled(list(product([[3.0], [1.0, 1.0], [0.1] * 20 + [2.0], [0.5] * 60], [2, 16, None])), keep=4),
+)
 def test_never_below_what_is_forced(budgets, levels):
     for count in (1, 30):
         exposure = Exposure(np.array(budgets), count, levels)
@@ -194,10 +207,10 @@ def test_never_below_what_is_forced(budgets, levels):
         assert lower_epsilon(exposure.budgets, 1e-4, levels, count) <= found < math.inf
 
 
-@pytest.mark.parametrize("delta", [1e-6, 1e-90])
-@pytest.mark.parametrize(
-    "budgets", [[1e-6], [1e-6] * 50, [44.0], [44.0] * 2000, [300.0], [1e-6] * 2000 + [300.0], [1e-6] * 500 + [44.0]]
-)
+CROWDS = [[1e-6], [1e-6] * 50, [44.0], [44.0] * 2000, [300.0], [1e-6] * 2000 + [300.0], [1e-6] * 500 + [44.0]]
+
+
+@pytest.mark.parametrize(("budgets", "delta"), sampled(list(product(CROWDS, [1e-6, 1e-90])), keep=4))
 def test_extremes_cost_something_and_never_more_than_locally(budgets, delta):
     budgets = np.array(budgets)
     exposure, accountant = Exposure(budgets, 1), Accountant(delta, expected_rounds=3)

@@ -111,11 +111,17 @@ class TestFacts:
             ({"clip": "x"}, "clip must be a number, got 'x'"),
             ({"clip": 0.0, "norm": 1.0}, r"clip must be in \(0, inf\), got 0.0"),
             ({"sparsifier": "whatever"}, "sparsifier must be one of top-b, random-b, threshold, top-b-first"),
+            ({"sparsifier": "top-b"}, "why_not_certified must say why: certificates are for shuffled Clip-Laplace"),
+            ({"shuffled": False}, "why_not_certified must say why"),
+            ({"mechanism": "laplace"}, "why_not_certified must say why"),
+            ({"why_not_certified": ""}, "why_not_certified must say why"),
+            ({"top_b_first": 2, "charged": 3, "dimensions": 9}, r"charged must be in \[4, 9\] here, got 3"),
+            ({"charged": 3, "dimensions": 9}, r"charged must be in \[9, 9\] here, got 3"),
         ],
     )
     def test_exposures_refused(self, changes, said):
         with pytest.raises(apes.ParameterError, match=said):
-            apes.Exposure(np.full(20, 1.0), 5, 2, **changes)
+            apes.Exposure(**{"budgets": np.full(20, 1.0), "charged": 5, "levels": 2} | changes)
 
 
 @pytest.fixture
@@ -150,7 +156,7 @@ def at_once(work, threads=8):
 @pytest.mark.usefixtures("eager")
 def test_no_charge_is_lost_and_none_is_one_too_many():
     cost = accountant(settled=False).cost(EXPOSURE)
-    for _ in range(20):
+    for _ in range(10):
         free, limited = accountant(), accountant(limit=cost.times(3))
         assert at_once(lambda free=free: free.charge(EXPOSURE)) == [True] * 8
         assert (free.rounds, free.spent.mu_squared) == (8, pytest.approx(8 * cost.mu_squared, rel=1e-3))

@@ -2,20 +2,19 @@
 
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from apes import ParameterError, make_budgets
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certify
 from apes.accounting.planner import Goal, curve_around, fewest_users, largest_cap, most_rounds
+from apes.cli.main import app
 
 BUDGETS = make_budgets("uniform2", 2000, 1)
 GOAL = Goal(epsilon=1.0, delta=1e-6, rounds=4, exposure=Exposure(BUDGETS, 200, 256))
@@ -44,7 +43,7 @@ def test_the_luck_of_a_small_draw_is_passed_over():
     def population(n):
         return np.append(0.1, np.full(n - 1, 2.0))
 
-    goal = Goal(epsilon=4.0, delta=1e-6, rounds=1, exposure=Exposure(population(1), 4, 16))
+    goal = Goal(epsilon=4.0, delta=1e-6, rounds=1, exposure=Exposure(population(1), 4, 2))
     assert goal.cost(population(1)) <= 4.0
     answer = fewest_users(population, goal)
     assert answer.value > 2
@@ -87,7 +86,10 @@ def searched_and_next_worse(solve, population, goal):
     return answer, [(budgets, rounds) for rounds in (answer.value, answer.value + 1)]
 
 
-@pytest.mark.parametrize("number", range(20))
+# A cap, a number of users, a number of rounds; then many more of each.
+@pytest.mark.parametrize(
+    "number", [0, 1, 2, *(pytest.param(number, marks=pytest.mark.exhaustive) for number in range(3, 20))]
+)
 def test_plans_invert_the_accountant(number):
     solve, population, goal = random_question(number)
     answer, settings = searched_and_next_worse(solve, population, goal)
@@ -149,21 +151,20 @@ def test_bad_goals(bad):
         Exposure(BUDGETS, 5, levels=1)
 
 
+@pytest.mark.service
 def test_command(tmp_path):
-    command = [sys.executable, "-m", "apes", "plan", "--delta", "1e-6", "--users", "1000", "--dimensions", "20"]
-    command += ["--rounds", "2", "--json"]
-    environment = dict(os.environ, COLUMNS="120")
+    command = ["plan", "--delta", "1e-6", "--users", "1000", "--dimensions", "20", "--rounds", "2", "--json"]
 
     def run(*more):
-        return subprocess.run([*command, *more], capture_output=True, text=True, cwd=tmp_path, env=environment)
+        return CliRunner(env={"COLUMNS": "120"}).invoke(app, [*command, *more])
 
-    done = run("--target-epsilon", "0.3", "--solve", "cap", "--plot", "cap.png")
+    done = run("--target-epsilon", "0.3", "--solve", "cap", "--plot", str(tmp_path / "cap.png"))
     result = json.loads(done.stdout)
-    assert (done.returncode, result["feasible"], result["solve"]) == (0, True, "cap")
+    assert (done.exit_code, result["feasible"], result["solve"]) == (0, True, "cap")
     assert 0 < result["certified"]["epsilon"] <= 0.3
     assert (tmp_path / "cap.png").read_bytes().startswith(b"\x89PNG")
     hopeless = run("--target-epsilon", "0.001", "--solve", "rounds")
-    assert hopeless.returncode == 1
+    assert hopeless.exit_code == 1
     assert json.loads(hopeless.stdout)["advice"]
     dense, sparse = (
         json.loads(run("--target-epsilon", "2", "--solve", "rounds", "--framework", name).stdout)["answer"]
@@ -171,6 +172,6 @@ def test_command(tmp_path):
     )
     assert dense < sparse
     padded = run("--target-epsilon", "1", "--solve", "levels", "--framework", "s-apes-threshold")
-    assert (padded.returncode, "framework must be one without padding" in padded.stderr) == (2, True)
+    assert (padded.exit_code, "framework must be one without padding" in padded.stderr) == (2, True)
     unknown = run("--target-epsilon", "1", "--solve", "luck")
-    assert (unknown.returncode, "solve must be one of cap, users, rounds, levels; got" in unknown.stderr) == (2, True)
+    assert (unknown.exit_code, "solve must be one of cap, users, rounds, levels; got" in unknown.stderr) == (2, True)

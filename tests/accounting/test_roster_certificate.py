@@ -25,7 +25,7 @@ def cost(budgets, form, victims=None):
 
 
 @pytest.mark.parametrize(
-    "form", [pytest.param(form, marks=pytest.mark.slow) if "top-b" in form else form for form in FORMS]
+    "form", [pytest.param(form, marks=pytest.mark.exhaustive) if "top-b" in form else form for form in FORMS]
 )
 @pytest.mark.parametrize("colluding", [0, 1])
 def test_no_choice_of_who_is_there_costs_more_than_is_charged(form, colluding):

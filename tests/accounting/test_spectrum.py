@@ -1,8 +1,11 @@
 """The ramp under a sum: a few low frequencies give what all of them give, and the closed form is right."""
 
+from itertools import product
+
 import mpmath
 import numpy as np
 import pytest
+from levels import sampled
 
 from apes.accounting.certificate import spectrum
 from apes.accounting.certificate.curve import hiding_curve
@@ -10,8 +13,9 @@ from apes.accounting.certificate.divergence import excess
 from apes.accounting.certificate.spectrum import RampSpectrum, ramp_transform
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e-9, 3e-7, 1e-5, 1e-3, 0.1, 2.0])
-@pytest.mark.parametrize("length", [16, 1000])
+@pytest.mark.parametrize(
+    ("length", "rate"), sampled(list(product([16, 1000], [0.0, 1e-9, 3e-7, 1e-5, 1e-3, 0.1, 2.0])), keep=8)
+)
 def test_closed_form_of_the_ramp(rate, length):
     angles = np.pi / length * np.array([0, 1, 2, 7, length - 1])
     values, errors = ramp_transform(rate, angles, length)

@@ -6,13 +6,14 @@ from itertools import product
 
 import numpy as np
 import pytest
+from levels import sampled
 from scipy.signal import fftconvolve
 from scipy.stats import binom, norm
 
 from apes.accounting.certificate.curve import HidingCurve, hiding_curve
 from apes.accounting.certificate.lines import lines_above
 from apes.accounting.certificate.squads import _with_squad, lines_above_many
-from apes.accounting.certificate.two_levels import MOST_SINGLE, MOST_USERS, TwoLevelCurve, two_level_curve
+from apes.accounting.certificate.two_levels import MOST_SINGLE, MOST_USERS, TwoLevelCurve, _raised, two_level_curve
 
 PAPER = np.linspace(0.05, 1, 10_000)
 # Of the oracle's own sums.
@@ -60,10 +61,12 @@ def test_brute_force(budget, others):
         assert exact > 0.95 * bound - 1e-12
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("highest", [0.5, 2.0, 6.0])
-def test_brute_force_beyond_the_users_whose_ends_are_tried(highest):
-    others = np.linspace(0.05, highest, 13)
+@pytest.mark.parametrize(
+    ("highest", "users"),
+    [(2.0, 11), *(pytest.param(highest, 13, marks=pytest.mark.exhaustive) for highest in (0.5, 2.0, 6.0))],
+)
+def test_brute_force_beyond_the_users_whose_ends_are_tried(highest, users):
+    others = np.linspace(0.05, highest, users)
     curve = two_level_curve(1.0, others, 1e-6)
     for t in (0.0, 0.1, 0.3, 0.6):
         exact = exact_delta(1.0, others, t)
@@ -110,6 +113,14 @@ def test_not_above_the_blanket(n, factor):
     curve, blanket = two_level_curve(1.0, others, 1e-8), hiding_curve(1.0, others, 1e-8, 2)
     for delta in (1e-2, 1e-4, 1e-8):
         assert curve.epsilon(delta) <= factor * blanket.epsilon(delta)
+
+
+def test_of_many_budgets_none_is_lowered():
+    budgets = np.geomspace(0.01, 8, 1000)
+    raised = _raised(budgets)
+    assert np.unique(raised).size <= 64
+    assert (raised >= budgets).all()
+    assert (raised <= budgets * 1.2).all()
 
 
 def test_nobody_else():
@@ -171,8 +182,7 @@ def test_a_squad_among_tried_users(flip, size):
         assert exact * (1 - ORACLE) <= lines.at(slope) <= 1.3 * exact + 0.01
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("budget", [0.1, 1.0, 2.5])
+@pytest.mark.parametrize("budget", sampled([1.0, 0.1, 2.5], keep=1))
 def test_no_choice_of_ends_is_worse_than_squads(budget):
     n = MOST_SINGLE + 5_000
     pi, curve = keeping(budget), two_level_curve(1.0, np.full(n, budget), 1e-9)
@@ -192,7 +202,7 @@ def test_no_choice_of_ends_is_worse_than_squads(budget):
     assert least_shift(curve, 1e-9, 0.0, 0.1) <= 1.06 * math.tanh(0.5) / math.sqrt(variance)
 
 
-@pytest.mark.parametrize("each", [50, 1_000])
+@pytest.mark.parametrize("each", [50, pytest.param(1_000, marks=pytest.mark.exhaustive)])
 def test_squads_agree_with_single_users(each):
     flips = np.repeat(1 / (1 + np.exp(np.linspace(0.1, 1, 12))), each)
     single, squads = lines_above(flips), lines_above_many(flips)
@@ -200,6 +210,13 @@ def test_squads_agree_with_single_users(each):
         slope = 1 + steps / math.sqrt(float(flips @ (1 - flips)))
         # Never much better, and a few per cent wider.
         assert 0.99 * single.at(slope) <= squads.at(slope) <= 1.06 * single.at(1 + 0.93 * (slope - 1))
+
+
+def test_squads_are_of_the_largest_budget_of_a_group():
+    """Twelve groups; the smallest probability of a flip, which hides least, stands for all of a group."""
+    flips = np.linspace(0.48, 0.2, 600)
+    lowered = np.repeat(flips[49::50], 50)
+    assert lines_above_many(flips).beta.tolist() == lines_above_many(lowered).beta.tolist()
 
 
 def test_many_open_users_get_the_blanket():

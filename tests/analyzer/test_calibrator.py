@@ -262,6 +262,7 @@ def variance_ratio(found):
     return likelihood / inverse
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mnist
 @pytest.mark.parametrize("steps", [0, 6])
 def test_likelihood_is_better_on_real_gradients(mnist, steps):
@@ -273,6 +274,7 @@ def test_likelihood_is_better_on_real_gradients(mnist, steps):
     assert likelihood < 1.03 * inverse, f"squared error is {likelihood / inverse:.4f} of the paper's, {steps} steps"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.mnist
 @pytest.mark.parametrize("steps", [0, 6])
 def test_likelihood_is_less_noisy_on_real_gradients_under_larger_budgets(mnist, steps):

@@ -8,12 +8,14 @@ import math
 import random
 from collections import Counter
 from fractions import Fraction
+from itertools import product
 
 import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from levels import sampled
 
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import (
@@ -100,8 +102,7 @@ def test_worst_ratio_is_the_maximum_over_all_triples():
         assert worst_ratio(table) == max(triples)
 
 
-@pytest.mark.parametrize("levels", LEVELS)
-@pytest.mark.parametrize("budget", BUDGETS + ALWAYS_PRIVATE)
+@pytest.mark.parametrize(("budget", "levels"), sampled(list(product(BUDGETS + ALWAYS_PRIVATE, LEVELS)), keep=32))
 def test_every_table_is_private_and_not_if_one_unit_less(budget, levels):
     lower, upper = exp_bounds(budget)
     table = weights(budget, levels)
@@ -121,7 +122,9 @@ def test_a_table_rounded_down_is_not_private(budget):
         assert worst_ratio(down) > exp_bounds(budget)[1]
 
 
-@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize(
+    "levels", [*LEVELS[:4], *(pytest.param(levels, marks=pytest.mark.exhaustive) for levels in LEVELS[4:])]
+)
 def test_thresholds_are_the_exact_ones_rounded_up(levels):
     budgets = [*np.geomspace(1e-12, 700, 120).tolist(), *BUDGETS, *ALWAYS_PRIVATE, 1.0 - 2**-53, 2.0**-40]
     budgets = np.array(budgets)
@@ -206,7 +209,9 @@ def test_is_private_rejects_what_it_has_to(budget, levels):
         assert worst_ratio(broken) > exp_bounds(budget)[1]
 
 
-@pytest.mark.parametrize("levels", [4, 5, 8, 255, 256])
+@pytest.mark.parametrize(
+    "levels", [4, 5, 8, *(pytest.param(levels, marks=pytest.mark.exhaustive) for levels in (255, 256))]
+)
 def test_is_private_turns_at_the_very_unit(levels):
     """Bisect for the last weight at which (iii) breaks: three-word products have to be right to the end."""
     for budget in (0.2, 1.0, 6.0):
