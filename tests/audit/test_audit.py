@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from typer.testing import CliRunner
-from weaker import run_at
+from weaker import lets_values_through, run_at
 
 from apes.audit.attack import Attack, audited_epsilon, clopper_pearson, error_rates
 from apes.audit.audit import AuditResult, audit
@@ -21,6 +21,8 @@ from apes.terms.terms import Terms
 SMALL = {"dimensions": 3, "trials": 2000, "levels": 16, "delta": 1e-5, "seed": 3}
 # Audits of one user at 1.0: what 200,000 trials show of it, the worst of six seeds being 0.972, 0.955, 0.886, 0.835.
 LONE = {"dimensions": 1, "trials": 200_000, "delta": 1e-6, "seed": 1}
+SERVICE = pytest.mark.service
+EXHAUSTIVE = pytest.mark.exhaustive
 
 
 def apes_audit(budgets, *, levels=256, **options):
@@ -30,15 +32,15 @@ def apes_audit(budgets, *, levels=256, **options):
 @pytest.mark.parametrize(
     ("budgets", "dimensions", "trials", "levels", "delta"),
     [
-        ([1.0], 2, 20_000, 256, 1e-6),
+        pytest.param([1.0], 2, 20_000, 256, 1e-6, marks=SERVICE),
         ([2.0, 0.5], 2, 20_000, 2, 1e-6),
-        ([1.0] * 20, 10, 5000, 256, 1e-5),
-        ([1.0] * 20, 10, 10_000, 3, 0.01),
-        ([5.0] + [0.1] * 30, 5, 5000, 17, 1e-3),
-        (make_budgets("uniform2", 200, 1), 20, 2000, 256, 1e-5),
+        pytest.param([1.0] * 20, 10, 5000, 256, 1e-5, marks=SERVICE),
+        pytest.param([1.0] * 20, 10, 10_000, 3, 0.01, marks=SERVICE),
+        pytest.param([5.0] + [0.1] * 30, 5, 5000, 17, 1e-3, marks=SERVICE),
+        pytest.param(make_budgets("uniform2", 200, 1), 20, 2000, 256, 1e-5, marks=SERVICE),
         ([60.0, 40.0], 2, 1000, 256, 1e-6),
         ([1e-9] * 3, 2, 1000, 256, 1e-6),
-        ([1.0] * 3, 7850, 4, 256, 1e-6),
+        pytest.param([1.0] * 3, 7850, 4, 256, 1e-6, marks=SERVICE),
     ],
     ids=["alone", "pair", "twenty", "twenty, large delta", "one careless", "uniform2", "huge", "tiny", "wide"],
 )
@@ -50,7 +52,7 @@ def test_certificates_stand_the_audit(budgets, dimensions, trials, levels, delta
 
 
 @pytest.mark.parametrize("levels", [2, 4])
-@pytest.mark.parametrize("budget", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("budget", [pytest.param(0.5, marks=EXHAUSTIVE), 1.0, 2.0])
 def test_a_lone_users_budget_is_found_to_5_percent(levels, budget):
     # A smaller budget takes more trials: the relative error falls like 1 / (budget sqrt(trials)).
     trials = {"trials": 800_000 if budget < 1 else 200_000}
@@ -59,7 +61,9 @@ def test_a_lone_users_budget_is_found_to_5_percent(levels, budget):
 
 
 @pytest.mark.parametrize(
-    ("levels", "claimed"), [(2, 0.97), (4, 0.95), (16, 0.88), (256, 0.8)], ids=lambda value: str(value)
+    ("levels", "claimed"),
+    [(2, 0.97), (4, 0.95), pytest.param(16, 0.88, marks=SERVICE), pytest.param(256, 0.8, marks=SERVICE)],
+    ids=lambda value: str(value),
 )
 def test_a_lone_user_run_at_a_larger_budget_than_claimed_is_found_out(monkeypatch, levels, claimed):
     assert apes_audit(np.array([claimed]), levels=levels, **LONE).passed
@@ -69,7 +73,7 @@ def test_a_lone_user_run_at_a_larger_budget_than_claimed_is_found_out(monkeypatc
     assert result.coordinate_audited > result.coordinate_certified
 
 
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", [pytest.param(2, marks=SERVICE), pytest.param(3, marks=EXHAUSTIVE)])
 def test_a_few_users_run_at_a_budget_10_percent_too_large_are_found_out(monkeypatch, n):
     options = {"dimensions": 2, "trials": 500_000, "levels": 2, "delta": 1e-6, "seed": 1}
     assert apes_audit(np.full(n, 0.9), **options).passed
@@ -94,8 +98,22 @@ def test_the_user_level_finds_a_larger_budget_too(monkeypatch):
     assert result.user_audited > result.user_certified > 1.7
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [5, 20])
+def test_the_victim_is_the_least_careful():
+    """Whose budget is 2 among people of 0.1; an attack on one of those would find next to nothing."""
+    result = apes_audit(np.array([0.1, 2.0, 0.1]), dimensions=1, trials=40_000, levels=2, delta=1e-6, seed=1)
+    assert result.passed
+    assert 1.0 < result.coordinate_audited
+
+
+def test_a_clip_that_lets_values_through_is_found_out(monkeypatch):
+    assert apes_audit(np.array([1.0]), **{**LONE, "trials": 20_000, "levels": 2}).passed
+    lets_values_through(monkeypatch)
+    result = apes_audit(np.array([1.0]), **{**LONE, "trials": 20_000, "levels": 2})
+    assert not result.passed
+    assert result.coordinate_audited > 1.7 * result.coordinate_certified
+
+
+@pytest.mark.parametrize("n", [pytest.param(5, marks=SERVICE), pytest.param(20, marks=EXHAUSTIVE)])
 def test_in_a_crowd_a_large_delta_finds_out_what_a_tiny_one_cannot(monkeypatch, n):
     options = {"dimensions": 10, "trials": 10_000, "seed": 1}
     assert apes_audit(np.full(n, 0.5), delta=0.02, **options).passed
@@ -104,7 +122,7 @@ def test_in_a_crowd_a_large_delta_finds_out_what_a_tiny_one_cannot(monkeypatch, 
     assert not apes_audit(np.full(n, 0.5), delta=0.02, **options).passed
 
 
-@pytest.mark.slow
+@pytest.mark.service
 def test_others_who_do_not_perturb_do_not_hide_anybody(monkeypatch):
     budgets = np.full(100, 0.5)
     budgets[37] = 1.0
@@ -116,7 +134,10 @@ def test_others_who_do_not_perturb_do_not_hide_anybody(monkeypatch):
     assert result.coordinate_audited > 0.5 > 2 * result.coordinate_certified
 
 
-@pytest.mark.parametrize(("n", "delta", "trials"), [(5, 0.01, 400_000), (10, 0.005, 100_000)])
+@pytest.mark.parametrize(
+    ("n", "delta", "trials"),
+    [pytest.param(5, 0.01, 400_000, marks=EXHAUSTIVE), pytest.param(10, 0.005, 100_000, marks=SERVICE)],
+)
 def test_in_a_crowd_the_attack_reaches_60_percent_of_the_certificate(n, delta, trials):
     result = apes_audit(np.full(n, 0.5), dimensions=10, trials=trials, levels=2, delta=delta, seed=1)
     # The crowd hides: the certificate is far below the local budget, and the attack comes close to it all the same.
@@ -142,7 +163,7 @@ def test_a_lone_users_error_rates_are_those_of_the_mechanism():
     assert np.abs(rates - wrong).max() < 5 * math.sqrt(wrong * (1 - wrong) / attack.trials)
 
 
-@pytest.mark.slow
+@pytest.mark.service
 def test_the_command_fails_loudly(monkeypatch, tmp_path):
     options = ["audit", "--users", "1", "--budgets", "constant:0.9", "--levels", "2", "--trials", "200000"]
     options += ["--dimensions", "1", "--plot", str(tmp_path / "audit.png")]
@@ -183,7 +204,14 @@ def exact_epsilon(laws, delta):
     return high
 
 
-@pytest.mark.parametrize(("n", "delta"), [(2, 0.01), (4, 0.05), (6, 0.02)])
+@pytest.mark.parametrize(
+    ("n", "delta"),
+    [
+        pytest.param(2, 0.01, marks=SERVICE),
+        pytest.param(4, 0.05, marks=EXHAUSTIVE),
+        pytest.param(6, 0.02, marks=EXHAUSTIVE),
+    ],
+)
 def test_the_attack_on_a_crowd_comes_close_to_the_exact_divergence(n, delta):
     exact = exact_epsilon(laws_of_counts(n, 2.0, 3), delta)
     result = apes_audit(np.full(n, 2.0), dimensions=1, trials=300_000, levels=3, delta=delta, seed=1)
@@ -243,6 +271,7 @@ def test_delta_is_taken_off():
     assert found[0] > found[1] > found[2] > found[3] == 0
 
 
+@pytest.mark.service
 def test_same_seed_same_result():
     budgets = np.linspace(0.5, 2, 5)
     first = apes_audit(budgets, **SMALL)
@@ -301,6 +330,7 @@ def test_budgets_out_of_range_are_refused(budgets):
         apes_audit(np.array(budgets), **SMALL)
 
 
+@pytest.mark.service
 def test_a_tiny_delta_is_composed():
     result = apes_audit(np.ones(2), **{**SMALL, "delta": 1e-13})
     assert result.passed

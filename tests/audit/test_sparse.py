@@ -19,12 +19,22 @@ THRESHOLD = {"framework": "s-apes-threshold", "keep": 0.5}
 # Two coordinates may be at their ends.
 NORM = {"clip": 1.0, "norm": 1.4143}
 # Each with as many coordinates as make two uses of the certificate.
-FRAMEWORKS = pytest.mark.parametrize(("choices", "dimensions"), [({}, 2), (FIRST, 4), (RANDOM, 4), (NORM, 2)], ids=str)
+CASES = ({}, 2), (FIRST, 4), (RANDOM, 4), (NORM, 2)
+FRAMEWORKS = pytest.mark.parametrize(("choices", "dimensions"), CASES, ids=str)
+# Choosing takes ten times as long as all else.
+MOSTLY_QUICK = pytest.mark.parametrize(
+    ("choices", "dimensions"),
+    [pytest.param(*case, marks=pytest.mark.exhaustive) if case[0] is FIRST else case for case in CASES],
+    ids=str,
+)
 OPTIONS = {"trials": 200_000, "delta": 1e-6, "seed": 1}
+# Enough of them to find a budget 10 % too large, in one coordinate.
+FEWER = {"trials": 60_000, "delta": 1e-6, "seed": 1}
 FEW = np.full(2, 0.9)
 
 
-@FRAMEWORKS
+@pytest.mark.service
+@MOSTLY_QUICK
 def test_most_of_what_is_certified_is_found(choices, dimensions):
     result = audit(Terms(levels=2, **choices), FEW, dimensions=dimensions, **OPTIONS)
     assert result.passed
@@ -32,24 +42,28 @@ def test_most_of_what_is_certified_is_found(choices, dimensions):
     assert 0.95 * result.coordinate_certified < result.coordinate_audited
 
 
+@pytest.mark.service
 @FRAMEWORKS
 def test_noise_10_percent_too_small_is_found_out(monkeypatch, choices, dimensions):
+    assert audit(Terms(levels=2, **choices), FEW, dimensions=dimensions, **FEWER).passed
     run_at(monkeypatch, lambda budgets: 1.1 * budgets)
-    result = audit(Terms(levels=2, **choices), FEW, dimensions=dimensions, **OPTIONS)
+    result = audit(Terms(levels=2, **choices), FEW, dimensions=dimensions, **FEWER)
     assert not result.passed
     assert result.coordinate_audited > result.coordinate_certified
 
 
+@pytest.mark.service
 @FRAMEWORKS
 def test_one_coordinate_too_many_is_found_out(monkeypatch, choices, dimensions):
     one_coordinate_more(monkeypatch)
-    result = audit(Terms(levels=2, **choices), FEW, dimensions=dimensions, **OPTIONS)
+    result = audit(Terms(levels=2, **choices), FEW, dimensions=dimensions, **FEWER)
     assert not result.passed
     # Coordinates are fine one by one.
     assert result.coordinate_audited <= result.coordinate_certified
     assert result.user_audited > 1.2 * result.user_certified
 
 
+@pytest.mark.exhaustive
 def test_a_norm_three_times_too_large_is_found_out(monkeypatch):
     """In a crowd, where the norm costs less than the coordinates would: 65 % of what is certified is found."""
     terms, crowd = Terms(clip=1.0, norm=2.0), np.full(21, 1.5)
@@ -61,7 +75,8 @@ def test_a_norm_three_times_too_large_is_found_out(monkeypatch):
     assert not audit(terms, crowd, dimensions=36, **options).passed
 
 
-@FRAMEWORKS
+@pytest.mark.service
+@MOSTLY_QUICK
 def test_the_command_fails_loudly(monkeypatch, choices, dimensions):
     options = ["audit", "--users", "2", "--budgets", "constant:0.9", "--levels", "2", "--delta", "1e-6", "--json"]
     options += ["--dimensions", str(dimensions), "--trials", "100000"]
@@ -74,6 +89,7 @@ def test_the_command_fails_loudly(monkeypatch, choices, dimensions):
     assert "AUDIT FAILED" in failed.stderr
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("choices", [FIRST, RANDOM, THRESHOLD], ids=str)
 @pytest.mark.parametrize(
     ("budgets", "dimensions", "trials", "levels", "delta"),
@@ -92,7 +108,8 @@ def test_certificates_stand_the_audit(choices, budgets, dimensions, trials, leve
     assert 0 <= result.user_audited <= result.user_certified
 
 
-@pytest.mark.parametrize("choices", [FIRST, RANDOM], ids=str)
+@pytest.mark.service
+@pytest.mark.parametrize("choices", [pytest.param(FIRST, marks=pytest.mark.exhaustive), RANDOM], ids=str)
 def test_a_large_delta_shows_half_of_it_in_a_crowd(choices):
     result = audit(Terms(levels=2, **choices), np.full(10, 0.9), dimensions=20, trials=40_000, delta=0.05, seed=1)
     assert result.passed

@@ -1,5 +1,7 @@
 """Pipelines that reveal more than is certified."""
 
+import numpy as np
+
 import apes.client.client
 import apes.client.one_bit
 import apes.client.sparsifier
@@ -22,6 +24,20 @@ def run_at(monkeypatch, budgets_run):
                 return super().prepare(budgets_run(budgets))
 
         monkeypatch.setattr(apes.terms.mechanism, kind.__name__, Weaker)
+
+
+def lets_values_through(monkeypatch):
+    """Replace the randomizer by one whose noise is that of the clip, for updates that are larger."""
+
+    class Unclipped(CodedClipLaplace):
+        def prepare(self, budgets):
+            return budgets
+
+        def draw(self, updates, tables, place, source):
+            beyond = np.maximum(1.0, np.abs(updates).max(axis=1) / self.clip)
+            return super().draw(updates, super().prepare(tables * beyond), place, source)
+
+    monkeypatch.setattr(apes.terms.mechanism, "CodedClipLaplace", Unclipped)
 
 
 def norm_too_large(monkeypatch):

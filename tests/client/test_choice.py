@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from levels import sampled
 from scipy.stats import chi2
 
 from apes.client.draws.choice import keep_any, keep_largest, put_kept
@@ -141,7 +142,7 @@ def favouring(tied, b, users, favour):
     return kept
 
 
-@pytest.mark.parametrize(("tied", "b"), [(2, 1), (5, 2), (6, 3), (7, 6)])
+@pytest.mark.parametrize(("tied", "b"), sampled([(5, 2), (2, 1), (6, 3), (7, 6)], keep=1))
 def test_ties_are_a_fair_choice_among_subsets(tied, b):
     users = 200_000
     assert unevenness(any_of((users, tied), b), b) <= 1

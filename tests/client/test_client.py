@@ -1,5 +1,7 @@
 """The client's side as a whole: every coordinate once, and the same reports whatever the block."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -122,6 +124,27 @@ def test_seed_and_round_change_the_noise(stages):
     is_random = not isinstance(client.randomizer, NoNoise)
     for source in (SimulationSource(6, 4), SimulationSource(7, 3)):
         assert (whole_reports(client, weights, block, source) != first).any() == is_random
+
+
+class Greedy(LogisticRegression):
+    """A model that writes larger budgets into its block while it runs."""
+
+    def prepare(self, weights, block):
+        block.budgets[:] = 500.0
+        return super().prepare(weights, block)
+
+
+@pytest.mark.parametrize("randomizer", RANDOMIZERS[:-1], ids=str)
+def test_a_model_that_writes_into_budgets_changes_nothing(randomizer):
+    honest, greedy = (Client(kind(20, CLASSES), randomizer) for kind in (LogisticRegression, Greedy))
+    weights, people = make_weights(20), make_population(20)
+    expected = whole_reports(honest, weights, people.block(0, USERS))
+    block = people.block(0, USERS)
+    own = block.budgets.copy()
+    (report,) = greedy.reports(weights, replace(block, budgets=own), SOURCE)
+    assert own.tolist() == [500.0] * USERS
+    assert report.values.tobytes() == expected.tobytes()
+    assert report.budgets.tolist() == block.budgets.tolist()
 
 
 @pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=str)

@@ -1,12 +1,14 @@
 """The bound on an update's norm: kept in integers, whatever the update is."""
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from levels import sampled
 
 from apes.client.clip import GRID, MOST_COORDINATES, clip_norm, clip_updates, norm_limit
 
@@ -42,31 +44,30 @@ def test_the_limit_is_the_largest_whole_number_that_keeps_the_norm(norm, clip):
     assert limit + 1 > exact or limit == 2**63 - 1
 
 
-@pytest.mark.parametrize("clip", [0.1, 1.0, 1e-30, 1e30, 0.3])
-@pytest.mark.parametrize("ratio", [1e-9, 0.01, 1.0, 1.7, 8.0, 1e9])
-@pytest.mark.parametrize(
-    "update",
-    [
-        np.full(100, HUGE),
-        np.full(100, -TINY),
-        np.tile([HUGE, -HUGE, TINY, 0.0], 25),
-        np.zeros(100),
-        np.eye(1, 100)[0] * HUGE,
-        np.eye(1, 100)[0] * 1e-3,
-        np.linspace(-1, 1, 100),
-        np.geomspace(1e-44, 1e38, 100),
-    ],
-    ids=["huge", "tiny", "mixed", "zero", "spike", "small spike", "line", "all sizes"],
-)
-def test_bounded_whatever_the_update(update, ratio, clip):
-    assert is_bounded(update, clip, ratio * clip)
+UPDATES = {
+    "huge": np.full(100, HUGE),
+    "tiny": np.full(100, -TINY),
+    "mixed": np.tile([HUGE, -HUGE, TINY, 0.0], 25),
+    "zero": np.zeros(100),
+    "spike": np.eye(1, 100)[0] * HUGE,
+    "small spike": np.eye(1, 100)[0] * 1e-3,
+    "line": np.linspace(-1, 1, 100),
+    "all sizes": np.geomspace(1e-44, 1e38, 100),
+}
+GRID_OF_CASES = list(product(UPDATES, [1e-9, 0.01, 1.0, 1.7, 8.0, 1e9], [0.1, 1.0, 1e-30, 1e30, 0.3]))
 
 
+@pytest.mark.parametrize(("name", "ratio", "clip"), sampled(GRID_OF_CASES, keep=32))
+def test_bounded_whatever_the_update(name, ratio, clip):
+    assert is_bounded(UPDATES[name], clip, ratio * clip)
+
+
+@pytest.mark.parametrize("directions", [20, pytest.param(200, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("clip", [0.1, 0.25, 1.0])
-def test_updates_on_the_boundary(clip):
+def test_updates_on_the_boundary(clip, directions):
     """Norms within a few units in the last place of R, on either side; what is within a step of R may stay."""
     rng = np.random.default_rng(3)
-    for _ in range(200):
+    for _ in range(directions):
         direction = rng.normal(size=50)
         direction *= 0.9 * clip / np.abs(direction).max()
         norm = float(np.linalg.norm(direction.astype(np.float32).astype(np.float64)))
@@ -82,6 +83,17 @@ def test_updates_on_the_boundary(clip):
 )
 def test_bounded_for_any_finite_update(update, clip, ratio):
     assert is_bounded(update, clip, ratio * clip)
+
+
+@pytest.mark.parametrize("clip", [0.1, 0.25, 0.3, 0.7, 1.0, 1e-30, 1e30])
+def test_clipped_updates_are_within_the_clip_exactly(clip):
+    """As real numbers: the float32 nearest to C may lie above it. What is within C stays as it is."""
+    updates = np.array([HUGE, -HUGE, clip, -clip, 0.5 * clip, -TINY, 0.0], dtype=np.float32)
+    clipped = clip_updates(updates, clip)
+    assert clipped.dtype == np.float32
+    assert all(abs(Fraction(float(value))) <= Fraction(clip) for value in clipped)
+    assert (np.abs(clipped[:4]) >= np.nextafter(np.float32(clip), np.float32(0))).all()
+    assert (clipped[4:] == updates[4:]).all()
 
 
 @pytest.mark.parametrize("norm", [0.5, 1.0, 3.0])

@@ -7,20 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2, ncx2
+from scipy.stats import norm as normal
 
 from apes import LogisticRegression, Terms
 from apes.analyzer.expected import law_at_zero
-from apes.client.client import DeviceClient
+from apes.client.client import Client, DeviceClient
 from apes.client.randomizer import CodedClipLaplace
 from apes.client.sparsifier import RandomB, Threshold
 from apes.errors import ParameterError
 from apes.mathematics.levels import level_probabilities, levels_beyond
-from apes.mathematics.randomness import SystemSource
+from apes.mathematics.randomness import SimulationSource, SystemSource
 from apes.population import UserBlock
 
 CLIP, LEVELS = 0.1, 16
-USERS, DIMENSIONS = 500, 2000
+# Users and coordinates.
+SHAPE = (200, 500)
 
 
 @dataclass(frozen=True)
@@ -30,24 +32,26 @@ class Constant:
     value: float
 
     def updates(self, weights, block):
-        return np.full((USERS, weights.size), self.value, dtype=np.float32)
+        return np.full((block.budgets.size, weights.size), self.value, dtype=np.float32)
 
 
-def drawn(sparsifier, budget, value=CLIP, kept_first=None):
+def block_of(users, budget):
+    empty = np.zeros((users, 1), dtype=np.float32)
+    return UserBlock(0, np.full(users, budget), empty, np.zeros(users, dtype=np.uint8), np.arange(users + 1))
+
+
+def drawn(sparsifier, budget, shape=SHAPE, value=CLIP, kept_first=None):
     client = DeviceClient(Constant(value), CodedClipLaplace(CLIP, LEVELS), sparsifier, kept_first)
-    weights = np.zeros(DIMENSIONS, dtype=np.float32)
-    empty = np.zeros((USERS, 1), dtype=np.float32)
-    block = UserBlock(0, np.full(USERS, budget), empty, np.zeros(USERS, dtype=np.uint8), np.arange(USERS + 1))
-    return client.levels(weights, block, SystemSource())
+    return client.levels(np.zeros(shape[1], dtype=np.float32), block_of(shape[0], budget), SystemSource())
 
 
-def law(sparsifier, budget):
+def law(sparsifier, budget, dimensions):
     """Probability of each level on an input at the upper end."""
     rows = level_probabilities(np.array([budget]), LEVELS)[0]
     if sparsifier is None:
         return rows[-1]
     if isinstance(sparsifier, RandomB):
-        kept = sparsifier.b / DIMENSIONS
+        kept = sparsifier.b / dimensions
         return kept * rows[-1] + (1 - kept) * law_at_zero(rows)
     far = levels_beyond(LEVELS, sparsifier.tau)
     public = law_at_zero(level_probabilities(np.array([sparsifier.padding_epsilon]), LEVELS)[0])
@@ -59,37 +63,85 @@ def distance(levels, probabilities):
     return float(((counts - expected) ** 2 / expected).sum())
 
 
-@pytest.mark.parametrize("sparsifier", [None, RandomB(DIMENSIONS // 2), Threshold(0.6)], ids=str)
-def test_levels_have_their_law(sparsifier):
-    limit = chi2.isf(1e-6, LEVELS - 1)
-    assert distance(drawn(sparsifier, 1.0), law(sparsifier, 1.0)) < limit
-    assert distance(drawn(sparsifier, 1.1), law(sparsifier, 1.0)) > limit
+# At a budget of 4 it takes a tenth of the coordinates that it takes at 1 to see 10 % of it.
+EXPENSIVE = pytest.param(1.0, (500, 2000), marks=pytest.mark.exhaustive)
 
 
-@pytest.mark.slow
-def test_random_b_lets_exactly_b_through():
+@pytest.mark.parametrize(("budget", "shape"), [(4.0, SHAPE), EXPENSIVE], ids=["large budget", "small budget"])
+@pytest.mark.parametrize("share", [None, "half at random", "threshold"])
+def test_levels_have_their_law(share, budget, shape):
+    dimensions = shape[1]
+    sparsifier = {None: None, "half at random": RandomB(dimensions // 2), "threshold": Threshold(0.6)}[share]
+    limit, expected = chi2.isf(1e-6, LEVELS - 1), law(sparsifier, budget, dimensions)
+    other = law(sparsifier, 1.1 * budget, dimensions)
+    power = np.prod(shape) * ((other - expected) ** 2 / expected).sum()
+    assert ncx2.cdf(limit, LEVELS - 1, power) < 1e-8  # enough draws
+    assert distance(drawn(sparsifier, budget, shape), expected) < limit
+    assert distance(drawn(sparsifier, 1.1 * budget, shape), expected) > limit
+
+
+@pytest.mark.parametrize("shape", [(400, 100), pytest.param((500, 2000), marks=pytest.mark.exhaustive)], ids=str)
+def test_random_b_lets_exactly_b_through(shape):
     """With budgets this large a report is its input: the end where it is kept, the middle where it is not."""
-    levels = drawn(RandomB(300), 200.0)
-    kept = levels > 11
-    assert (kept.sum(axis=1) == 300).all()
+    (users, dimensions), b = shape, 15 * shape[1] // 100
+    kept = drawn(RandomB(b), 200.0, shape) > 11
+    assert (kept.sum(axis=1) == b).all()
     # Everybody chooses alone, and no coordinate is dearer than another.
     assert (kept[0] != kept[1]).any()
-    often = kept.sum(axis=0)
-    expected = USERS * 300 / DIMENSIONS
-    spread = expected * (1 - 300 / DIMENSIONS)
-    assert ((often - expected) ** 2 / spread).sum() < chi2.isf(1e-6, DIMENSIONS - 1)
+    assert unevenness(kept) < 1
+    favoured = kept.copy()
+    favoured[: users // 10] = np.arange(dimensions) < b  # one user in ten chooses the first ones
+    assert unevenness(favoured) > 1
+
+
+def unevenness(kept):
+    """Chi-square of how often each coordinate is kept, over its limit."""
+    often, share = kept.sum(axis=0), kept.mean()
+    spread = len(kept) * share * (1 - share)
+    return ((often - len(kept) * share) ** 2 / spread).sum() / chi2.isf(1e-6, often.size - 1)
+
+
+def test_random_b_chooses_without_looking_at_the_update():
+    """Of a few large coordinates a device keeps no more than of the others."""
+
+    @dataclass(frozen=True)
+    class Half(Constant):
+        def updates(self, weights, block):
+            values = super().updates(weights, block)
+            values[:, ::2] = -self.value / 2
+            return values
+
+    client = DeviceClient(Half(CLIP), CodedClipLaplace(CLIP, LEVELS), RandomB(10))
+    levels = client.levels(np.zeros(20, dtype=np.float32), block_of(2000, 200.0), SystemSource())
+    large, small = levels[:, 1::2] == LEVELS - 1, levels[:, ::2] < 6
+    assert ((large.sum(axis=1) + small.sum(axis=1)) == 10).mean() > 0.99
+    # Ten of twenty at random: 5 each on average, with a variance of 25 / 19.
+    assert abs(large.sum(axis=1).mean() - 5) < normal.isf(0.5e-6) * np.sqrt(25 / 19 / 2000) + 0.02
 
 
 def test_top_b_first_sets_the_others_to_zero():
     """Of equal sizes the first ones stay; with budgets this large a report is its input."""
-    levels = drawn(None, 200.0, kept_first=300)
-    assert (levels[:, :300] > 11).all()
-    assert (levels[:, 300:] < 12).all()
+    levels = drawn(None, 200.0, (50, 200), kept_first=30)
+    assert (levels[:, :30] > 11).all()
+    assert (levels[:, 30:] < 12).all()
+
+
+def test_a_device_chooses_in_the_same_steps_whatever_the_data(monkeypatch):
+    """Never by the quick road, whose time depends on the data; a simulation does."""
+
+    def refused(updates, b):
+        raise AssertionError("the quick road")
+
+    monkeypatch.setattr("apes.client.top_b_first.keep_largest_quickly", refused)
+    assert drawn(None, 1.0, (2, 20), kept_first=3).shape == (2, 20)
+    simulated = Client(Constant(CLIP), CodedClipLaplace(CLIP, LEVELS), kept_first=3)
+    with pytest.raises(AssertionError, match="the quick road"):
+        next(simulated.reports(np.zeros(20, dtype=np.float32), block_of(2, 1.0), SimulationSource(1, 1)))
 
 
 def test_random_b_of_too_few_coordinates():
-    with pytest.raises(ParameterError, match=rf"^b must be in \[1, {DIMENSIONS}\]"):
-        drawn(RandomB(DIMENSIONS + 1), 1.0)
+    with pytest.raises(ParameterError, match=r"^b must be in \[1, 20\]"):
+        drawn(RandomB(21), 1.0, (3, 20))
 
 
 def test_which_terms_run_on_devices():

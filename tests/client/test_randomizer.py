@@ -165,6 +165,14 @@ def test_tables_are_the_thresholds_read_only_and_kept():
     assert (coded.prepare(BUDGETS[::-1]) == tables[::-1]).all()
 
 
+@pytest.mark.parametrize("levels", [2, 3, 16, 255, 256])
+def test_tables_are_those_of_the_budgets(levels):
+    """Whichever the number of levels; those of budgets 10 % larger are others."""
+    tables = CodedClipLaplace(0.1, levels).prepare(BUDGETS)
+    assert (tables == acceptance_thresholds(BUDGETS, levels)).all()
+    assert (tables[:, 1:] != acceptance_thresholds(1.1 * BUDGETS, levels)[:, 1:]).all()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.float16])
 def test_budgets_of_another_type_mean_the_same(dtype):
     """Their bytes do not: two float32 eights, read as one float64, are a budget of 131072."""

@@ -132,6 +132,7 @@ def test_a_bad_norm(norm):
         apes.Frozen(backbone(), norm=norm)
 
 
+@pytest.mark.service
 def test_only_the_head_is_trained():
     people, features = people_of(), apes.Frozen(backbone())
     head = apes.LogisticRegression(54, 3)

@@ -159,6 +159,16 @@ class TestFrozen:
         with pytest.raises(apes.ParameterError, match=r"module.mean changes as it runs"):
             frozen(3 * self.ROWS)
 
+    def test_what_writes_real_rows_into_a_tensor_is_refused(self):
+        def keep(own, x):
+            if x.max() > 1:
+                own.mean.copy_(x[0])
+            return x - own.mean
+
+        frozen = apes.Frozen(Own(keep, mean=torch.zeros(6)), input_shape=(6,))
+        with pytest.raises(apes.ParameterError, match=r"module.mean changes as it runs"):
+            frozen(3 * self.ROWS)
+
     @pytest.mark.parametrize(
         ("before", "match"),
         [

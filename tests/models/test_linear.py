@@ -41,6 +41,7 @@ def test_updates_do_not_depend_on_the_block():
     assert np.array_equal(together, alone)
 
 
+@pytest.mark.service
 def test_without_noise_it_comes_to_least_squares():
     rng = np.random.default_rng(3)
     x = rng.normal(0, 1, (400, 5))
@@ -125,6 +126,7 @@ def test_scikit_learn_predicts_the_same_numbers():
     assert trained.to_pipeline().predict(rows) == pytest.approx(found, rel=1e-5, abs=1e-3)
 
 
+@pytest.mark.service
 def test_a_model_of_arrays():
     x, y = np.random.default_rng(1).random((200, 3)), np.arange(200) % 3
     crowd = People.from_arrays(x, y, budgets="constant:1")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from levels import sampled
 
 import apes
 
@@ -93,9 +94,18 @@ CASES = {
 }
 
 
+LOCAL = apes.FedProx(epochs=4, learning_rate=0.05, mu=0.2)
+
+
 class TestUpdates:
-    @pytest.mark.parametrize("local", [None, apes.FedProx(epochs=4, learning_rate=0.05, mu=0.2)])
-    @pytest.mark.parametrize("case", CASES)
+    @pytest.mark.parametrize(
+        ("case", "local"),
+        [
+            ("mlp", None),
+            *(pytest.param(case, None, marks=pytest.mark.service) for case in ("cnn", "reals")),
+            *(pytest.param(case, LOCAL, marks=pytest.mark.service) for case in CASES),
+        ],
+    )
     def test_equal_those_of_a_loop_over_users(self, case, local):
         make, loss, classes, shape = CASES[case]
         block = block_of(classes=classes)
@@ -105,12 +115,14 @@ class TestUpdates:
         assert np.abs(updates(model, block) - expected).max() < 1e-6 * max(1, np.abs(expected).max())
         assert np.abs(expected).max() > 0.01
 
+    @pytest.mark.service
     def test_rows_with_a_shape_of_their_own(self):
         block = block_of()
         shaped = apes.UserBlock(0, block.budgets, block.features.reshape(-1, 1, 8, 8), block.labels, block.offsets)
         flat = apes.TorchModel(cnn(), functional.cross_entropy, input_shape=(1, 8, 8))
         assert np.array_equal(updates(apes.TorchModel(cnn(), functional.cross_entropy), shaped), updates(flat, block))
 
+    @pytest.mark.service
     def test_a_loss_by_any_reduction(self):
         block = block_of()
         mean, total, none = (
@@ -140,6 +152,7 @@ class TestUpdates:
         assert np.array_equal(updates(model, block), before)
         assert model.digest == digest
 
+    @pytest.mark.service
     def test_batch_norm_with_fixed_statistics_is_a_layer_like_any_other(self):
         module = nn.Sequential(nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 5)).eval()
         block = block_of()
@@ -150,6 +163,7 @@ class TestUpdates:
 class TestBits:
     """A user's update is the same bits in whichever block, at whichever place, on however many threads."""
 
+    @pytest.mark.service
     @pytest.mark.parametrize("local", [None, apes.FedProx(epochs=3, learning_rate=0.3)])
     @pytest.mark.parametrize("case", CASES)
     def test_whatever_the_company(self, case, local):
@@ -161,7 +175,7 @@ class TestBits:
         for part in (users, users[:40], users[:9], users[:2], *users[:8, None]):
             assert np.array_equal(updates(model, pick(block, part)).view(np.int32), expected[part])
 
-    @pytest.mark.parametrize("features", [37, 30, 61])
+    @pytest.mark.parametrize("features", sampled([37, 30, 61], keep=1))
     def test_rows_of_odd_sizes(self, features):
         """Rows that begin anywhere in memory, for which matrix products may choose another order."""
         block = block_of([1, 2, 3, 6] * 16, features=features)
@@ -171,17 +185,19 @@ class TestBits:
         for part in (users, users[:40], users[:3], *users[:8, None]):
             assert np.array_equal(updates(model, pick(block, part)).view(np.int32), expected[part])
 
+    @pytest.mark.service
     def test_of_a_run_on_any_threads_and_blocks(self):
         ways = [apes.Workers(threads=1), apes.Workers(threads=2), apes.Workers(threads=2, users_at_once=16)]
         first, *others = [trained(workers=workers).model_sha256 for workers in ways]
         assert others == [first, first]
 
-    @pytest.mark.slow
+    @pytest.mark.process
     def test_of_a_run_in_other_processes(self):
         with ProcessPoolExecutor(2) as pool:
             elsewhere = trained(workers=apes.Workers(executor=pool))
         assert elsewhere.model_sha256 == trained().model_sha256
 
+    @pytest.mark.service
     def test_a_pickled_model_is_the_same(self):
         model = apes.TorchModel(cnn(), functional.cross_entropy, input_shape=(1, 8, 8))
         twin = pickle.loads(pickle.dumps(model))
@@ -228,6 +244,7 @@ def trained(plan=PLAN, **options):
     return apes.train(model, people_of(), plan, **options)
 
 
+@pytest.mark.service
 class TestTraining:
     def test_learns_and_is_certified(self):
         model = apes.TorchModel(mlp(), functional.cross_entropy)
@@ -244,6 +261,7 @@ class TestTraining:
         assert np.array_equal(whole.weights.view(np.int64), again.weights.view(np.int64))
         assert again.guarantee.epsilon == whole.guarantee.epsilon
 
+    @pytest.mark.process
     def test_goes_on_after_a_kill_in_another_process(self, tmp_path):
         kept = tmp_path / "progress"
         code = (
@@ -287,10 +305,11 @@ class TestTraining:
         fitted = run.model
         assert np.abs(fitted.predict(rows) - target).mean() < 0.1
 
-    def test_labels_beyond_the_outputs(self):
-        model = apes.TorchModel(nn.Linear(64, 4), functional.cross_entropy)
-        with pytest.raises(apes.ParameterError, match=r"labels must be in \[0, 3\], the module's outputs, got 0 to 4"):
-            apes.train(model, people_of(), PLAN)
+
+def test_labels_beyond_the_outputs():
+    model = apes.TorchModel(nn.Linear(64, 4), functional.cross_entropy)
+    with pytest.raises(apes.ParameterError, match=r"labels must be in \[0, 3\], the module's outputs, got 0 to 4"):
+        updates(model, block_of())
 
 
 class Noisy(nn.Module):
@@ -438,6 +457,7 @@ class TestDigest:
         assert len({model.digest for model in models}) == len(models)
         assert models[0].digest == apes.TorchModel(mlp(), functional.cross_entropy).digest
 
+    @pytest.mark.process
     def test_is_the_same_in_every_process(self):
         code = (
             "import apes, torch; torch.manual_seed(7); from torch import nn\n"
@@ -450,6 +470,7 @@ class TestDigest:
         assert re.search('"module": "[0-9a-f]{64}".*"frozen"', said.pop())
 
 
+@pytest.mark.process
 def test_torch_is_imported_only_when_asked_for():
     code = "import sys, apes; assert 'torch' not in sys.modules; apes.TorchModel; assert 'torch' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -323,6 +323,47 @@ def test_one_half_reported_twice_is_not_the_whole(make, dtype):
         collect(make(2, 8), [half, half])
 
 
+@every_collector
+def test_nobody_reports_twice_in_company(make, dtype):
+    """Not in a block, nor in a worker's part, with people who have not reported yet."""
+    values, budgets = random_values(dtype, 4, 3), budgets_of(4)
+    collector, worker = make(4, 3), make(4, 3)
+    collector.add(Report(values[:2], budgets[:2], 0, 0))
+    worker.add(Report(values[1:], budgets[1:], 1, 0))
+    with pytest.raises(ProtocolError, match="is not what comes next from its users"):
+        collector.add(Report(values[1:], budgets[1:], 1, 0))
+    with pytest.raises(ProtocolError, match="users who have reported already"):
+        collector.join(worker.part(), budgets)
+    collector.add(Report(values[2:], budgets[2:], 2, 0))
+    assert payload(collector.release()) == payload(collect(make(4, 3), reports_of(values)))
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, np.nan, np.inf])
+def test_budgets_of_a_report_are_numbers_above_zero(budget):
+    collector = LevelCounter(2, 3, LEVELS, SOURCE)
+    with pytest.raises(ProtocolError, match=r"whose budgets are not 2 numbers in \(0, inf\)"):
+        collector.add(Report(np.zeros((2, 3), dtype=np.uint8), np.array([1.0, budget]), 0, 0))
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_counts_of_a_part_add_up_to_its_users(change):
+    """In every coordinate: what a worker says wrongly of one of them is seen."""
+    worker = LevelCounter(5, 3, LEVELS, SOURCE)
+    worker.add(Report(np.zeros((5, 3), dtype=np.uint8), np.ones(5), 0, 0))
+    part = worker.part()
+    part.values[2, 0] = 5 + change
+    with pytest.raises(ProtocolError, match="counts of a part do not add up to the 5 users who reported it"):
+        LevelCounter(5, 3, LEVELS, SOURCE).join(part, np.ones(5))
+
+
+def test_a_permuted_batch_counts_any_number_of_users():
+    batch = collect(Permuter(70_000, 1, SOURCE, np.uint8), reports_of(np.full((70_000, 1), 2, dtype=np.uint8)))
+    counted = batch.counted(3)
+    assert counted.counts.dtype == np.int64
+    assert counted.counts.tolist() == [[0, 0, 70_000]]
+    assert counted.budgets.tobytes() == batch.budgets.tobytes()
+
+
 @pytest.mark.parametrize("name", ["counter", "adder"])
 def test_a_refused_report_was_not_received(name):
     make, dtype = COLLECTORS[name]

@@ -29,6 +29,11 @@ def test_a_frame_too_large_is_skipped_and_spoils_no_other(size, step):
     assert reader.is_complete
 
 
+def test_a_frame_as_large_as_allowed_comes_back_and_a_larger_one_does_not():
+    for size, expected in ((19, bytes(19)), (20, bytes(20)), (21, b"")):
+        assert list(FrameReader(20).feed(b"".join(framed([bytes(size)])))) == [expected]
+
+
 @pytest.mark.parametrize("cut", [1, 4, 5, 9])
 def test_a_stream_cut_short_is_not_complete(cut):
     stream = b"".join(framed([b"before", b"after"]))

@@ -33,8 +33,8 @@ def clipped(value: N, low: N, high: N) -> N:
 def clip_updates(updates: F32, clip: float) -> F32:
     """Every coordinate brought into [-C, C]; a copy."""
     bound = np.float32(clip)
-    # The float32 nearest to C may lie above it.
-    bound = bound if bound <= clip else np.nextafter(bound, np.float32(0))
+    # The float32 nearest to C may lie above it. Compared as it is: NumPy would round C to float32 first.
+    bound = bound if float(bound) <= clip else np.nextafter(bound, np.float32(0))
     return np.clip(updates, -bound, bound)
 
 

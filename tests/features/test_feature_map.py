@@ -1,0 +1,85 @@
+"""People seen through a feature map: what a map may do, and what is checked of what it returns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import apes
+from apes.errors import ParameterError
+from apes.features.feature_map import mapped
+from apes.population import Examples
+
+ROWS = np.random.default_rng(1).random((12, 3)).astype(np.float32)
+LABELS = np.arange(12, dtype=np.uint8) % 2
+PEOPLE = apes.People.from_arrays(ROWS, LABELS, users=np.arange(12) // 2, budgets="constant:0.5")
+
+
+@dataclass
+class Map:
+    """Does as it is told, and counts how often it is asked."""
+
+    make: object
+    digest: str = "a map"
+    asked: int = 0
+
+    def __call__(self, rows):
+        self.asked += 1
+        return self.make(rows)
+
+
+def seen(make, **choices):
+    people, test = mapped(PEOPLE, Examples(ROWS, LABELS), Map(make, **choices))
+    return people.block(1, 4), test
+
+
+def test_rows_are_features_and_all_else_stays():
+    block, test = seen(lambda rows: 2 * rows[:, :2])
+    own = PEOPLE.block(1, 4)
+    assert (block.features == 2 * own.features[:, :2]).all()
+    assert (block.labels == own.labels).all()
+    assert (block.offsets == own.offsets).all()
+    assert block.budgets.tolist() == own.budgets.tolist()
+    assert (test.features == 2 * ROWS[:, :2]).all()
+
+
+def test_features_of_a_block_are_computed_once():
+    features = Map(lambda rows: 2 * rows)
+    people, _ = mapped(PEOPLE, None, features)
+    first = people.block(0, 3).features
+    assert people.block(0, 3).features is first
+    assert features.asked == 1
+
+
+def test_a_map_cannot_write_into_anybodys_rows():
+    def in_place(rows):
+        rows *= 2
+        return rows
+
+    before = PEOPLE.block(0, 6).features.copy()
+    with pytest.raises(ValueError, match="read-only"):
+        seen(in_place)
+    assert (PEOPLE.block(0, 6).features == before).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda rows: np.where(rows == rows[2, 1], np.float32(np.nan), rows), r"Map\[2, 1\] must be finite, got nan"),
+        (lambda rows: rows / np.float32(0), r"Map\[0, 0\] must be finite, got inf"),
+        (lambda rows: rows.astype(np.float64), r"Map must return \d+ float32 rows, got float64"),
+        (lambda rows: rows[1:], r"Map must return 12 float32 rows, got float32 \(11, 3\)"),
+        (lambda rows: rows[:, 0], r"Map must return \d+ float32 rows, got float32 \(12,\)"),
+        (lambda rows: rows.tolist(), r"Map must return \d+ float32 rows, got list"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_what_a_map_returns_is_checked(make, said):
+    with pytest.raises(ParameterError, match=said):
+        seen(make)
+
+
+@pytest.mark.parametrize("digest", ["", None, 3])
+def test_a_map_has_a_digest(digest):
+    with pytest.raises(ParameterError, match=r"Map.digest must be a text"):
+        seen(lambda rows: rows, digest=digest)
