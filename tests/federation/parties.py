@@ -275,6 +275,14 @@ class Shuffler(Party):
         return connection
 
 
+def long_beginning(reports):
+    """A batch with the beginning of a frame that is far too large: more than lies in a socket's buffers.
+
+    Once it is sent, the other side must have read the reports.
+    """
+    return b"".join(framed(reports)) + (1 << 30).to_bytes(4, "little") + bytes(14 << 20)
+
+
 def rounds_of(ledger, sender):
     """In how many rounds a sender's report counted, by the shuffler's ledger."""
     return read_database(ledger, f"select count(*) from participants where sender = x'{sender.hex()}'")[0][0]

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from parties import APES, BUDGETS, LEVELS, RUNS, TOKEN, Shuffler, honest, is_of, path, until
+from parties import APES, BUDGETS, LEVELS, RUNS, TOKEN, Shuffler, honest, is_of, long_beginning, path, until
 
 from apes.federation.trial.layout import HOST
 from apes.wire.envelope import envelope_size
@@ -53,15 +53,9 @@ def test_without_the_token(shuffler, small):
     assert closes(shuffler, small, run)
 
 
-# An honest batch with the beginning of a frame that is far too large: more than lies in a socket's buffers, so that
-# once it is sent the shuffler must have read the reports.
-def long_beginning(small, run):
-    return batch(honest(small, run=run)) + (1 << 30).to_bytes(4, "little") + bytes(14 << 20)
-
-
 def test_a_caller_who_hangs_up(shuffler, small):
     run, before = shuffler.next_run(), shuffler.refused("requests", "cut-short")
-    shuffler.begin_upload(run, long_beginning(small, run)).close()
+    shuffler.begin_upload(run, long_beginning(honest(small, run=run))).close()
     until(lambda: shuffler.refused("requests", "cut-short") == before + 1)
     assert is_open(shuffler, run)
     assert closes(shuffler, small, run)

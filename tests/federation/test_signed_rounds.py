@@ -1,4 +1,4 @@
-"""Signed rounds, as real processes: vaults answer the analyzer's announcements alone, a round is of one of them.
+"""Signed rounds: vaults answer the analyzer's announcements alone, a round is of one of them.
 
 Before, whoever reached a vault could ask it: the first to ask chose the weights, asking for the last round made it
 answer `past` for ever, and the shuffler took reports on as many models as there were senders. Every test here failed.
@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from local_shuffler import LocalShuffler
+from local_vault import LocalVault
 from parties import (
     ANALYZER,
     BUDGETS,
     EXTREME_WEIGHTS,
     OTHER_RUN,
     RUN,
-    Shuffler,
-    VaultProcess,
     agreed,
     announced,
     counts_of,
@@ -28,7 +28,7 @@ from parties import (
 
 from apes.wire.release import Release
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.service
 ROUNDS = 50
 RUNS = (RUN, OTHER_RUN, *(f"{number:032x}" for number in range(1, 20)))
 STRANGER = Ed25519PrivateKey.generate()
@@ -46,7 +46,7 @@ def vaults(small, terms, tmp_path_factory):
     keys = [small.keys, [Ed25519PrivateKey.generate() for _ in range(8)]]
     made = []
     for some in keys:
-        made.append(VaultProcess(tmp_path_factory.mktemp("v"), terms, some, small.shuffler, runs=RUNS))
+        made.append(LocalVault(tmp_path_factory.mktemp("v"), terms, some, small.shuffler, runs=RUNS))
         made[-1].keys = some
         made[-1].start()
     yield made
@@ -59,7 +59,7 @@ def shuffler(small, terms, vaults, tmp_path_factory):
     senders = tuple(public(key) for vault in vaults for key in vault.keys)
     who = {"senders": senders, "budgets": 2 * small.policy.budgets}
     policy = replace(small.policy, terms=terms.digest, rounds=ROUNDS, runs=RUNS, **who)
-    party = Shuffler(tmp_path_factory.mktemp("shuffler"), policy, small.shuffler)
+    party = LocalShuffler(tmp_path_factory.mktemp("shuffler"), policy, small.shuffler)
     party.start()
     yield party
     party.kill()

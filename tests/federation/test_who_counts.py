@@ -1,4 +1,4 @@
-"""Who hides whom: the shuffler's real process against sybils, an analyzer that never stops, and one that subtracts.
+"""Who hides whom: the shuffler against sybils, an analyzer that never stops, and one that subtracts.
 
 Before, a card might bring as many senders as it liked, all of them counted as company, and each release told the sorted
 budgets of those in it.
@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import RECEIPTS, RUN, Shuffler, announced, path, public
+from local_shuffler import LocalShuffler
+from parties import RECEIPTS, RUN, announced, path, public
 from scipy.stats import hypergeom
 
 import apes
@@ -22,12 +23,12 @@ from apes.wire.receipt import Receipt, check_next
 from apes.wire.release import Release
 from apes.wire.roster import ROSTER, Roster
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.service
 DIMENSIONS = 15
 
 
 class Crowd:
-    """Senders with keys and budgets, and the real process of a shuffler that takes their bits."""
+    """Senders with keys and budgets, and a shuffler that takes their bits."""
 
     def __init__(self, small, folder, budgets, **changes):
         self.small, self.budgets = small, budgets
@@ -35,7 +36,7 @@ class Crowd:
         who = {"senders": tuple(map(public, self.keys)), "budgets": tuple(budgets)}
         policy = {"levels": 2, "rounds": 1000, "smallest_cohort": 1, "largest_card": 1, "colluding": None}
         self.policy = replace(small.policy, **(policy | who | changes))
-        self.shuffler = Shuffler(folder, self.policy, small.shuffler)
+        self.shuffler = LocalShuffler(folder, self.policy, small.shuffler)
         self.previous, self.number = FIRST, 0
 
     def send(self, users, bits, number=None):

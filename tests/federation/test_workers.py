@@ -3,23 +3,22 @@
 import asyncio
 import contextlib
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import psutil
 import pytest
-from parties import ANALYZER, RUN, RUNS, Shuffler, honest, is_of, path, until
+from parties import ANALYZER, RUN, RUNS, Shuffler, honest, is_of, long_beginning, path, until
 from test_intake import ATTACKS
 
 from apes.shuffler.service.crew import Crew, share_of
 from apes.shuffler.service.intake import Intake
 from apes.shuffler.service.ledger import ShufflerLedger
+from apes.shuffler.service.refused import RequestRefused
 from apes.shuffler.service.rounds import Rounds
 from apes.wire.frames import framed
 from apes.wire.release import Release
-
-pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +44,14 @@ def is_worker(child):
         return False
 
 
+@pytest.fixture(scope="module")
+def crew(small):
+    """Two workers of no service."""
+    counters = Crew(small.shuffler, 2)
+    yield counters
+    counters.close()
+
+
 async def in_pieces(data, step=1000):
     for start in range(0, len(data), step):
         yield data[start : start + step]
@@ -63,7 +70,14 @@ async def released(rounds, small, body):
     return await rounds.close_round(RUN, 1, in_pieces(body))
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        pytest.param(2, marks=pytest.mark.process),
+        pytest.param(1, marks=pytest.mark.exhaustive),
+        pytest.param(3, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_the_release_is_the_same_whatever_the_number_of_workers(small, mixed, tmp_path, workers):
     alone, crew = ShufflerLedger(tmp_path / "alone"), ShufflerLedger(tmp_path / "crew")
     counters, body = Crew(small.shuffler, workers), b"".join(framed(mixed))
@@ -101,16 +115,41 @@ def test_a_part_is_joined_once(small):
     assert is_of(whole, range(5))
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("step", ["_begin", "_take", "_end"])
+def test_a_worker_that_dies_at_a_step_loses_the_batch_and_nothing_else(crew, small, tmp_path, monkeypatch, step):
+    """Killed as it is asked to begin, to count, or for what it counted: a refusal; sent again, it is taken, once."""
+    ledger, body = ShufflerLedger(tmp_path / "ledger"), b"".join(framed(honest(small)))
+    rounds, killed, submit = Rounds(small.policy, small.services_keys, ledger, crew), [], ProcessPoolExecutor.submit
+
+    def killing(worker, act, *arguments):
+        if act.__name__ == step and not killed:
+            killed.extend(worker._processes.values())
+            killed[0].kill()
+        return submit(worker, act, *arguments)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", killing)
+    with pytest.raises(RequestRefused) as refused:
+        asyncio.run(released(rounds, small, body))
+    assert (refused.value.status, refused.value.reason, len(killed)) == (503, "worker", 1)
+    assert ledger.find(RUN, 1) is None
+    release = asyncio.run(released(rounds, small, body))
+    assert is_of(Release.decode(release), range(8))
+    assert asyncio.run(released(rounds, small, body)) == release
+    assert ledger._store.rows("select count(*) from participants") == [(8,)]
+    ledger.close()
+
+
+@pytest.mark.process
 def test_a_worker_killed_in_the_middle_of_a_batch(shuffler, small):
     """The batch is refused and nothing released; sent again it is, once."""
     run = shuffler.next_run()
-    connection = shuffler.begin_upload(run, b"".join(framed(honest(small, run=run))))
+    connection = shuffler.begin_upload(run, long_beginning(honest(small, run=run)))
     victims = until(lambda: len(workers_of(shuffler)) == 2 and workers_of(shuffler))
-    time.sleep(0.2)
     victims[0].kill()
     victims[0].wait()
     with connection:
-        connection.sendall((996).to_bytes(4, "little") + bytes(996))
+        connection.sendall(bytes(1000))
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 503")
     assert shuffler.get(run=run).json()["refused"] == "open"
     assert shuffler.rows("select count(*) from participants where run = ?", run) == [(0,)]
@@ -120,6 +159,7 @@ def test_a_worker_killed_in_the_middle_of_a_batch(shuffler, small):
     assert until(lambda: len(workers_of(shuffler)) == 2)
 
 
+@pytest.mark.exhaustive
 def test_workers_killed_at_any_moment_lose_nothing_and_release_nothing_twice(shuffler, small):
     """Twenty rounds, a kill in each, from before the batch is there to while its parts are joined."""
     seen, delays = set(), np.linspace(0, 0.06, 20)
@@ -148,13 +188,14 @@ def test_workers_killed_at_any_moment_lose_nothing_and_release_nothing_twice(shu
     assert 503 in seen
 
 
+@pytest.mark.process
 def test_workers_end_with_a_service_that_is_killed(shuffler, small):
     run = shuffler.next_run()
     connection = shuffler.begin_upload(run, b"".join(framed(honest(small, run=run))))
     workers = until(lambda: workers_of(shuffler))
     shuffler.kill()
     connection.close()
-    assert psutil.wait_procs(workers, timeout=60)[1] == []
+    assert psutil.wait_procs(workers, timeout=300)[1] == []
     shuffler.start()
     assert shuffler.get(run=run).json()["refused"] == "open"
     assert is_of(Release.decode(shuffler.post(honest(small, run=run), run=run).content), range(8))
