@@ -140,7 +140,10 @@ def test_totals_add_up_over_federations(open_two):
         assert central_cost(rounds).delta == pytest.approx(total.delta, rel=1e-12)
 
 
-@pytest.mark.parametrize("limited", [(True, True), (True, False), (False, True)], ids=str)
+BOTH_OR_THE_FIRST = [pytest.param(limited, marks=pytest.mark.service) for limited in ((True, True), (True, False))]
+
+
+@pytest.mark.parametrize("limited", [(False, True), *BOTH_OR_THE_FIRST], ids=str)
 def test_the_limit_holds_over_two_federations(open_two, small, people, limited):
     """Each round once in one federation and once in the other, until nobody is left who takes part."""
     lifetime = lifetime_of(2.5)

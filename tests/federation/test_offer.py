@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from parties import LIMITS, agreed, apes
 
-from apes import Terms
+from apes import Examples, LogisticRegression, Schedule, Terms
 from apes.accounting.words import judged, meaning
 from apes.cli import offers as apes_offers
 from apes.data.table.schema import Schema
@@ -22,9 +22,11 @@ from apes.errors import DataError, ParameterError
 from apes.federation.fingerprints import check_fingerprint, fingerprint
 from apes.federation.invitation import Invitation
 from apes.federation.offer import offer_of
+from apes.federation.parties import Servers, Task, invite
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.model import check_fit
+from apes.shuffler.service.policy import Limits
 from apes.storage.settings import read_settings, write_settings
 
 PRINTS = {"invitation": fingerprint(b"an invitation")}
@@ -158,14 +160,18 @@ def test_fingerprints_are_compared_as_people_write_them():
 def invited(tmp_path_factory):
     """An invitation, its fingerprint as the organiser saw it, and somebody's data."""
     folder = tmp_path_factory.mktemp("o")
-    options = ["--users", 3, "--rounds", 4, "--nodes", 2, "--smallest-cohort", 3, "--levels", 16]
-    options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1", "--shuffler", "h:1"]
-    code, output, errors = apes("federation", "invite", folder / "org", *options, "--superlink", "h:2", "--json")
-    assert code == 0, errors
+    invitation = inviting(folder / "org", Terms(rounds=4, levels=16, delta=1 / 30), Limits(0.5, 2.0, 3))
     rng = np.random.default_rng(1)
     arrays = {"features": rng.random((3, 784), dtype=np.float32), "labels": np.arange(3, dtype=np.uint8)}
     np.savez(folder / "data.npz", offsets=np.array([0, 3]), budgets=[0.5], **arrays)
-    return folder, json.loads(output)["fingerprint"]
+    return folder, invitation.fingerprint
+
+
+def inviting(folder, terms, limits):
+    """Invite to learn ten classes of images under these terms."""
+    agreed_on = FederationTerms(terms, LogisticRegression(784, 10), limits)
+    test = Examples(np.zeros((1, 784), np.float32), np.zeros(1, np.uint8))
+    return invite(folder, Task(agreed_on, Schedule(), test), Servers(("h", 1), ("h", 2), 2))
 
 
 def joining(invited, device, *more):
@@ -211,9 +217,7 @@ def test_what_was_shown_is_what_is_joined(invited, tmp_path, monkeypatch):
     folder, told = invited
     swapped, other = tmp_path / "invitation", tmp_path / "other"
     shutil.copytree(folder / "org" / "invitation", swapped)
-    options = ["--users", 3, "--rounds", 100_000, "--nodes", 2, "--smallest-cohort", 1, "--levels", 16, "--delta", 0.4]
-    options += ["--smallest-budget", 0.5, "--largest-budget", 50, "--budgets", "constant:1", "--shuffler", "h:1"]
-    assert apes("federation", "invite", other, *options, "--superlink", "h:2")[0] == 0
+    inviting(other, Terms(rounds=100_000, levels=16, delta=0.4), Limits(0.5, 50.0, 1))
     ask = apes_offers.ask
 
     def slowly(*given):
