@@ -62,7 +62,7 @@ for name in ("vault", "socket", "."):
         pass
 try:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(60)
+        connection.settimeout(300)
         connection.connect(place)
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)

@@ -10,14 +10,13 @@ import subprocess
 
 import numpy as np
 import pytest
-from parties import ANALYZER, APES, BUDGETS, RUN, VaultProcess, agreed, announced, opened, until
+from asked import is_answered, nan_weights, spent, word
+from parties import ANALYZER, APES, BUDGETS, RUN, VaultProcess, agreed, announced, until
 
 from apes.federation.courier import ask_vault
-from apes.federation.vault.vault import VaultRefusal
 from apes.wire.frames import framed
 
 pytestmark = pytest.mark.process
-WORDS = {refusal.value for refusal in VaultRefusal}
 
 
 @pytest.fixture(scope="module")
@@ -33,25 +32,6 @@ def vault(small, terms, tmp_path_factory):
     party.kill()
 
 
-def is_answered(vault, small, number):
-    """Whether a round gets a report of everybody."""
-    levels, budgets, senders = opened(vault.sealed(number), small.shuffler)
-    return (
-        levels.shape == (8, 15)
-        and levels.max() < 16
-        and (budgets == BUDGETS).all()
-        and [sender.hex() for sender in senders] == list(small.policy.senders)
-    )
-
-
-def word(vault, data):
-    """The word that the vault refuses these bytes with; nothing else may come out."""
-    answer = vault.ask(data)
-    assert answer[:1] == b"\1"
-    assert answer[1:].decode("ascii") in WORDS
-    return answer[1:].decode("ascii")
-
-
 def test_the_real_vault_answers_once(vault, small):
     number = vault.next_round()
     first = vault.sealed(number)
@@ -64,14 +44,6 @@ def test_the_real_vault_answers_once(vault, small):
     assert vault.sealed(number) == first
     assert word(vault, other) == "announcement"
     assert is_answered(vault, small, vault.next_round())
-
-
-def spent(vault):
-    return vault.rows("select user, epsilon, rounds from spent order by user, epsilon")
-
-
-def nan_weights():
-    return np.full(15, np.nan, "<f4").tobytes()
 
 
 def test_killed_before_the_answer_was_read(vault, small):

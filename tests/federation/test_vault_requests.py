@@ -7,14 +7,12 @@ import sqlite3
 
 import numpy as np
 import pytest
+from asked import is_answered, nan_weights, spent, word
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from local_vault import LocalVault
 from parties import BUDGETS, EXTREME_WEIGHTS, OTHER_RUN, agreed, broken_frame, opened
 
-from apes.federation.vault.vault import VaultRefusal
 from apes.wire.frames import framed
-
-WORDS = {refusal.value for refusal in VaultRefusal}
 
 
 @pytest.fixture(scope="module")
@@ -25,33 +23,6 @@ def vault(small, tmp_path_factory):
     party.start()
     yield party
     party.kill()
-
-
-def is_answered(vault, small, number):
-    """Whether a round gets a report of everybody."""
-    levels, budgets, senders = opened(vault.sealed(number), small.shuffler)
-    return (
-        levels.shape == (8, 15)
-        and levels.max() < 16
-        and (budgets == BUDGETS).all()
-        and [sender.hex() for sender in senders] == list(small.policy.senders)
-    )
-
-
-def word(vault, data):
-    """The word that the vault refuses these bytes with; nothing else may come out."""
-    answer = vault.ask(data)
-    assert answer[:1] == b"\1"
-    assert answer[1:].decode("ascii") in WORDS
-    return answer[1:].decode("ascii")
-
-
-def spent(vault):
-    return vault.rows("select user, epsilon, rounds from spent order by user, epsilon")
-
-
-def nan_weights():
-    return np.full(15, np.nan, "<f4").tobytes()
 
 
 STRANGER_KEY = Ed25519PrivateKey.generate()
