@@ -48,11 +48,13 @@ def test_a_name_is_the_same_whoever_asks_for_it():
         assert getattr(apes, name) is getattr(importlib.import_module(apes._HOME[name]), name)
 
 
+@pytest.mark.process
 def test_rooms_can_be_entered_without_an_import_of_their_own():
     code = "import apes; assert 'digits' in apes.data.NAMES; assert apes.errors.DataError is apes.DataError"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.process
 def test_an_object_is_unpickled_where_nothing_was_asked_for():
     sent = pickle.dumps(apes.Plan(rounds=3)).hex()
     code = f"import pickle, apes; assert pickle.loads(bytes.fromhex({sent!r})) == apes.Plan(rounds=3)"
@@ -65,6 +67,7 @@ def test_star_import_gives_every_name():
     assert {name: namespace[name] for name in apes.__all__} == {name: getattr(apes, name) for name in apes.__all__}
 
 
+@pytest.mark.service
 def test_what_needs_torch_is_no_part_of_a_star_import():
     pytest.importorskip("torch", reason="torch is not installed: make test EXTRAS=torch")
     for name in ("Frozen", "TorchModel"):

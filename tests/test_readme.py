@@ -12,7 +12,7 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_example_runs(number, tmp_path):
     done = subprocess.run([sys.executable, "-c", EXAMPLES[number]], capture_output=True, text=True, cwd=tmp_path)

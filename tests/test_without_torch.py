@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
 # None among the modules: importing it fails, and nothing is found.
 HIDDEN = """
 import sys

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # Those with a test file of their own.
 ELSEWHERE = {"own_torch_model.py"}

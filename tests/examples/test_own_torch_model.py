@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: make test EXTRAS=torch")
+pytestmark = pytest.mark.process
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_torch_model.py"
 
 

@@ -16,7 +16,7 @@ from tests.page.browser import Page, open_browser, why_no_browser
 from tests.page.test_server import serving
 
 WHY = why_no_browser()
-pytestmark = pytest.mark.skipif(WHY is not None, reason=WHY or "")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(WHY is not None, reason=WHY or "")]
 # Few coordinates and rounds: proofs of a moment.
 SMALL = {"users": "3000", "rounds": "4", "dimensions": "100"}
 

@@ -2,6 +2,7 @@
 
 import math
 
+from apes.accounting.words import upwards
 from apes.page.setting import Setting
 
 
@@ -9,12 +10,15 @@ def sentence(epsilon: float, delta: float) -> str:
     """The guarantee in one sentence.
 
     >>> sentence(0.5, 1e-6)
-    'Whatever the analyzer does, what it learns about anybody changes its odds by a factor of 1.6 at most, but for a \
+    'Whatever the analyzer does, what it learns about anybody changes its odds by a factor of 1.7 at most, but for a \
 probability of 1e-06: as long as the shuffler does not help it.'
     """
     if not epsilon < math.inf:
         return "Nothing is guaranteed: no finite figure covers it. Take smaller budgets, fewer rounds or more people."
-    factor = f"{math.exp(epsilon):,.2g}" if epsilon < 2 else f"{math.exp(epsilon):,.0f}" if epsilon < 15 else "millions"
+    # From above: a factor that is printed smaller than it is would not be proved.
+    factor = f"e^{upwards(epsilon)}"
+    if epsilon < 15:
+        factor = upwards(math.exp(epsilon), 2) if epsilon < 2 else f"{math.ceil(math.exp(epsilon)):,}"
     return (
         f"Whatever the analyzer does, what it learns about anybody changes its odds by a factor of {factor} at most, "
         f"but for a probability of {delta:g}: as long as the shuffler does not help it."
@@ -24,8 +28,9 @@ probability of 1e-06: as long as the shuffler does not help it.'
 def trusted(setting: Setting, local: dict[str, float]) -> list[dict[str, str]]:
     """What is protected and who is trusted, as pairs of a heading and a sentence; ``local`` is `local_figures`."""
     rounds = "one round" if setting.rounds == 1 else f"all {setting.rounds:,} rounds"
-    alone = min(local["user"], local.get("user_at_delta", math.inf))
-    at = f" at delta {setting.delta:g}" if "user_at_delta" in local and alone < local["user"] else ""
+    told, at = f"{local['user']:,.4g}", ""
+    if local.get("user_at_delta", math.inf) < local["user"]:
+        told, at = f"{float(upwards(local['user_at_delta'])):,.4g}", f" at delta {setting.delta:g}"
     return [
         {
             "about": "What is protected",
@@ -41,6 +46,6 @@ def trusted(setting: Setting, local: dict[str, float]) -> list[dict[str, str]]:
         {
             "about": "If the shuffler sides with the analyzer",
             "is": f"Only the own noise is left: epsilon {local['dimension']:.4g} per coordinate and round for whoever "
-            f"has the largest budget, {alone:,.4g} for a whole round{at}.",
+            f"has the largest budget, {told} for a whole round{at}.",
         },
     ]
