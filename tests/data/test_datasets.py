@@ -17,7 +17,7 @@ def test_public_names():
     assert all(hasattr(data, name) for name in data.__all__)
 
 
-@pytest.mark.slow
+@pytest.mark.service
 def test_digits(digits_cache):
     found = load("digits", cache=digits_cache)
     assert found.train_images.shape == (60_000, 784)
@@ -30,6 +30,7 @@ def test_digits(digits_cache):
 
 
 @pytest.mark.mnist
+@pytest.mark.service
 def test_mnist(mnist_dir, tmp_path):
     found = load("mnist", data_dir=mnist_dir, cache=tmp_path)
     assert found.train_images.shape == (60_000, 784)

@@ -162,7 +162,7 @@ def test_a_part_is_small_and_answers_for_its_own(tmp_path):
     assert whole.test.digest == people.test.digest
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_on_other_processes(tmp_path):
     people = Partitions.open(write_parts(tmp_path / "parts", crowd()), **CHOSEN)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:

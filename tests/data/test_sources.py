@@ -13,6 +13,8 @@ from apes.data import download, load
 from apes.data.catalogue import CATALOGUE, Collection, IdxFile
 from apes.errors import DataError, ParameterError
 
+# A real server on the loopback address.
+pytestmark = pytest.mark.service
 NAMES = [file.name for file in CATALOGUE["mnist"].files]
 
 
@@ -163,6 +165,7 @@ def test_a_cache_that_cannot_be_written(tmp_path, serve, small):
         download("mnist", tmp_path / "file")
 
 
+@pytest.mark.unit
 def test_parameters(tmp_path):
     with pytest.raises(ParameterError, match="name must be one of mnist, fashion-mnist, qmnist; got 'digits'"):
         download("digits", tmp_path)
@@ -182,7 +185,7 @@ def test_the_command(tmp_path, serve, small, monkeypatch):
     assert failed.stderr.strip().startswith("apes: mnist could not be fetched (")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_the_package_starts_without_the_downloader():
     script = "import sys, apes; print(sorted({'requests'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"[]\n"

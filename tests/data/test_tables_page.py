@@ -26,6 +26,7 @@ def patients(path, count=400):
     path.write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.process
 def test_the_python_example(tmp_path):
     patients(tmp_path / "patients.csv")
     example, _ = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -44,6 +45,7 @@ def in_files(folder, table):
         parquet.write_table(whole.slice(at * 134, 134), folder / f"{at}.parquet")
 
 
+@pytest.mark.process
 def test_the_python_example_of_many_files(tmp_path):
     patients(tmp_path / "patients.csv")
     in_files(tmp_path / "patients", tmp_path / "patients.csv")
@@ -54,6 +56,7 @@ def test_the_python_example_of_many_files(tmp_path):
     assert done.stdout.splitlines()[-1] == "(64, 4)"
 
 
+@pytest.mark.service
 def test_the_command_of_many_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     patients(tmp_path / "patients.csv")
@@ -64,6 +67,7 @@ def test_the_command_of_many_files(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.stderr
 
 
+@pytest.mark.service
 def test_the_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     patients(tmp_path / "patients.csv")

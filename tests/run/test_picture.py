@@ -16,6 +16,7 @@ from apes.cli import plots
 from apes.cli.plots import certified_border, draw_account, draw_audit, draw_level_choice, draw_plan
 from apes.terms.level_choice import LevelChoice, Offer
 
+pytestmark = pytest.mark.service
 GOAL = Goal(1.0, 1e-6, 10, Exposure(np.array([1.0]), 2))
 CURVE = CostCurve((1.0, 2.0, 4.0), (0.5, 1.0, 3.0))
 SOME = Offer(2, 1, 0.1, 0.9, 0.3)
@@ -105,6 +106,7 @@ def test_a_picture_that_cannot_be_written_leaves_what_was_there(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["folder.png"]
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 2000.0])
 def test_randomized_response_touches_the_certified_border(epsilon):
     wrong = 1 / (1 + math.exp(min(epsilon, 700)))
@@ -112,6 +114,7 @@ def test_randomized_response_touches_the_certified_border(epsilon):
     assert certified_border(alarms, epsilon, 0.0) == pytest.approx([1.0, wrong, 0.0], abs=1e-9)
 
 
+@pytest.mark.unit
 def test_the_border_gives_way_by_delta_and_never_below_nothing():
     alarms = np.linspace(0, 1, 11)
     border = certified_border(alarms, 0.0, 0.1)

@@ -11,6 +11,7 @@ from apes.cli.run_plots import draw_accuracy, draw_run_account
 from apes.storage.pictures import BLUE
 from apes.training.run import RoundMetrics
 
+pytestmark = pytest.mark.service
 LONG = "s-apes-threshold on a-table-with-a-very-long-name-of-which-nothing-may-be-cut-off-at-either-end.parquet: " * 2
 GROUPS = (BudgetGroup(0.1, 5, 0.2, 0.1), BudgetGroup(1.0, 5, 2.0, 1.0))
 

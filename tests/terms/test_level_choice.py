@@ -30,8 +30,6 @@ def choice():
     return choose_levels(GOAL, levels=(8, 64, 256))
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("level-choice")
 def test_every_number_of_levels_reaches_the_target(choice):
     assert [(offer.levels, offer.bits) for offer in choice.offers] == [(8, 3), (64, 6), (256, 8)]
     for offer in choice.offers:
@@ -58,8 +56,6 @@ def test_the_predicted_error_is_that_of_the_real_randomizer(levels):
     assert abs(observed / (0.9 * predicted) - 1) > limit
 
 
-@pytest.mark.slow
-@pytest.mark.xdist_group("level-choice")
 def test_errors_shrink_with_the_crowd_and_grow_with_the_clip(choice):
     assert standard_error(np.full(400, 0.5), 4) == pytest.approx(standard_error(np.full(100, 0.5), 4) / 2)
     one, two = choice.errors([0.1, 0.2]).T
@@ -80,7 +76,7 @@ def test_an_offer_out_of_reach_is_never_the_best():
     assert choose_levels(Goal(1e-7, 1e-9, 4, Exposure(np.ones(2), 50)), levels=(16,)).best.cap is None
 
 
-@pytest.mark.slow
+@pytest.mark.service
 def test_command(tmp_path, monkeypatch):
     # Few levels take their time to certify.
     monkeypatch.setattr("apes.cli.plan.choose_levels", partial(choose_levels, levels=(64, 256)))

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from apes import Dataset, ParameterError, Plan, Simulation, make_budgets
+from apes import Dataset, ParameterError, Plan, Simulation, Terms, make_budgets
 from apes.accounting.exposure import budgets_digest
 from apes.terms.plan import schedule_digest
 
@@ -164,6 +164,65 @@ def test_the_exposure_says_what_the_stages_do():
     assert (line["users"], line["smallest_budget"], line["largest_budget"]) == (50, budgets.min(), budgets.max())
     assert exposure.budgets_sha256 == budgets_digest(np.random.default_rng(1).permutation(budgets))
     assert exposure.budgets_sha256 != budgets_digest(budgets * 1.0000001)
+
+
+def test_delta_is_a_tenth_of_one_in_as_many_as_there_are():
+    assert Terms().central_delta(50) == 1 / 500
+    assert Terms(delta=1e-7).central_delta(50) == 1e-7
+    assert Terms().accountant(50, settled=True).delta == 1 / 500
+
+
+def test_a_feature_map_is_part_of_the_terms():
+    terms, model = Terms(), Simulation(users=20, features="pixels").model(tiny_data())
+    assert len({terms.digest(model, features) for features in ("", "one map", "another")}) == 3
+
+
+@pytest.mark.parametrize(
+    ("framework", "keep", "charged", "first"),
+    [
+        ("apes", None, 100, None),
+        ("s-apes-threshold", 0.2, 100, None),
+        # Two updates may each keep coordinates that the other does not.
+        ("s-apes-first", 0.2, 40, 20),
+        ("s-apes-first", 0.7, 100, 70),
+        ("s-apes-first", None, 10, 5),
+    ],
+)
+def test_all_coordinates_are_charged_in_which_reports_can_differ(framework, keep, charged, first):
+    exposure = Terms(framework=framework, keep=keep).exposure(1, np.full(30, 0.5), 100)
+    assert (exposure.charged, exposure.top_b_first, exposure.dimensions) == (charged, first, 100)
+
+
+def test_of_top_b_nothing_is_certified():
+    for keep in (0.2, 1.0):
+        terms = Terms(framework="s-apes", keep=keep)
+        assert terms.why_not_certified == "top-b looks at all of a user's coordinates at once"
+        assert terms.exposure(1, np.full(30, 0.5), 100).why_not_certified == terms.why_not_certified
+
+
+class Own:
+    """A mechanism of one's own, which may or may not say why nothing is certified."""
+
+    clip, levels, digest = 0.1, None, "own"
+
+    def __init__(self, why):
+        self.why_not_certified = why
+
+    def draw(self, updates, budgets, draws):
+        return updates
+
+    def estimate(self, batch):
+        return None
+
+    def standard_error(self, budgets):
+        return 1.0
+
+
+def test_a_strangers_mechanism_says_why_it_has_no_certificate():
+    assert Terms(mechanism=Own("nobody proved it")).why_not_certified == "apes: nobody proved it"
+    for why in (None, "", 3):
+        with pytest.raises(ParameterError, match=r"Own.why_not_certified must say why no guarantee is certified"):
+            Terms(mechanism=Own(why))
 
 
 def test_default_step_shrinks_with_the_noise():

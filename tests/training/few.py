@@ -37,13 +37,13 @@ def folder_of(path, reached):
     return folder
 
 
-def patterns(train=400, test=100):
-    """Images of ten patterns under noise, of 28 x 28 pixels."""
+def patterns(train=400, test=100, side=28):
+    """Images of ten patterns under noise, of so many by so many pixels."""
     rng = np.random.default_rng(3)
-    means = np.kron(rng.random((10, 7, 7)), np.ones((4, 4))).reshape(10, 784)
+    means = np.kron(rng.random((10, side // 4, side // 4)), np.ones((4, 4))).reshape(10, side * side)
     parts = []
     for count in (train, test):
         labels = (np.arange(count) % 10).astype(np.uint8)
-        noisy = means[labels] + rng.normal(0, 0.1, (count, 784))
+        noisy = means[labels] + rng.normal(0, 0.1, (count, side * side))
         parts += [np.clip(noisy, 0, 1).astype(np.float32), labels]
     return Dataset("digits", *parts, "made for the tests")

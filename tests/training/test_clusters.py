@@ -73,6 +73,7 @@ def refusal(address):
     return str(caught.value)
 
 
+@pytest.mark.service
 class TestDask:
     @pytest.fixture(autouse=True)
     def installed(self):
@@ -96,10 +97,13 @@ class TestDask:
         with listening(said) as port:
             assert "whoever is there does not speak as Dask does" in refusal(f"tcp://127.0.0.1:{port}")
 
-    def test_nobody_says_anything(self):
+    def test_nobody_says_anything(self, monkeypatch):
+        # However long it waits, nothing comes.
+        monkeypatch.setattr("apes.training.crews.dask_connection.ANSWER", 0.2)
         with listening(b"") as port:
             assert "nothing was said" in refusal(f"tcp://127.0.0.1:{port}")
 
+    @pytest.mark.process
     def test_a_scheduler_that_is_gone_between_rounds(self, tmp_path):
         """In a process of its own: what Dask leaves open then is its own affair."""
         (tmp_path / "script.py").write_text(GONE)
@@ -112,6 +116,7 @@ class TestDask:
             assert "tls needs Dask's settings distributed.comm.tls.ca-file" in refusal(f"tls://127.0.0.1:{port}")
 
 
+@pytest.mark.service
 def test_a_ray_that_is_elsewhere_is_not_taken_for_the_one_that_was_named(monkeypatch):
     ray = pytest.importorskip("ray", reason="Ray is not installed: make test EXTRAS=ray")
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
@@ -120,6 +125,7 @@ def test_a_ray_that_is_elsewhere_is_not_taken_for_the_one_that_was_named(monkeyp
     assert "this process holds a connection to Ray already" in line
 
 
+@pytest.mark.process
 def test_the_same_version_with_other_code(tmp_path):
     """A copy of the package with one more file says another version, and does no work for this one."""
     shutil.copytree(Path(apes.__file__).parent, tmp_path / "apes", ignore=shutil.ignore_patterns("__pycache__"))
@@ -140,6 +146,7 @@ def test_the_same_version_with_other_code(tmp_path):
         check_version(other)
 
 
+@pytest.mark.process
 def test_the_same_code_on_another_processor():
     """Loops compiled for another vector unit sum in another order: refused, with what to do."""
     asked = "from apes.training.crews.same_code import own_version; print(own_version())"

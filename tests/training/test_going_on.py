@@ -20,7 +20,7 @@ DATA = np.random.default_rng(1).random((600, 5), dtype=np.float32)
 LABELS = (DATA[:, 0] > 0.5).astype(int)
 PEOPLE = apes.People.from_arrays(DATA, LABELS, budgets=np.repeat([0.1, 0.5], 300))
 MODEL = apes.LogisticRegression(5, 2)
-PLAN = apes.Plan(clip=0.1, rounds=3, delta=1e-5, target_epsilon=6.0)
+PLAN = apes.Plan(clip=0.1, rounds=3, delta=1e-5, target_epsilon=1.0)
 
 
 def trained(plan=PLAN, **options):
@@ -123,7 +123,8 @@ def test_the_filter_is_stricter_than_what_was_settled():
     assert 0 < rounds_within(basis, exposure) <= fits
 
 
-OPTIONS = ("--preset", "paper", "--users", "300", "--rounds", "2", "--budgets", "constant:0.05", "--seed", "3")
+TABLE = ("--user-column", "who", "--label-column", "is", "--budget-column", "budget", "--test-share", "0")
+OPTIONS = (*TABLE, "--clip", "0.1", "--rounds", "2", "--delta", "1e-4", "--seed", "3")
 
 
 def cli(*arguments, code=0):
@@ -134,9 +135,15 @@ def cli(*arguments, code=0):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    path = tmp_path_factory.mktemp("going-on") / "run"
-    cli("train", *OPTIONS, "--target-epsilon", "5", "--out", path)
-    return path
+    """A run of a small table that is over."""
+    folder = tmp_path_factory.mktemp("going-on")
+    rows = [
+        f"p{user},{row[0]:.3f},{row[1]:.3f},0.05,{label}"
+        for user, (row, label) in enumerate(zip(DATA, LABELS, strict=True))
+    ]
+    (folder / "people.csv").write_text("\n".join(["who,x,y,budget,is", *rows]) + "\n")
+    cli("train", "--data", folder / "people.csv", *OPTIONS, "--target-epsilon", "5", "--out", folder / "run")
+    return folder / "run"
 
 
 @pytest.fixture
@@ -144,6 +151,7 @@ def run(done, tmp_path):
     return shutil.copytree(done, tmp_path / "run")
 
 
+@pytest.mark.service
 class TestFolders:
     """The same from the command line; the log alone tells what is guaranteed."""
 

@@ -49,6 +49,8 @@ def test_files_of_earlier_versions(tmp_path):
     "change",
     [
         {"weights": np.array([1.0, np.nan])},
+        {"weights": np.append(np.ones(7), np.nan)},
+        {"weights": np.append(np.ones(7), np.inf)},
         {"weights": np.ones((2, 4))},
         {"weights": np.ones(8, dtype=np.float32)},
         {"weights": np.ones(7)},

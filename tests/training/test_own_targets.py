@@ -75,11 +75,23 @@ def test_wrong_targets(target):
         apes.Plan(target_epsilon=target)
 
 
+@pytest.mark.service
 def test_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     budgets = tmp_path / "b.csv"
     budgets.write_text("\n".join(map(str, np.repeat([0.1, 1.0], 150))))
-    options = ["--users", "300", "--rounds", "3", "--budgets", f"file:{budgets}", "--target-epsilon", "own:17"]
+    options = [
+        "--users",
+        "300",
+        "--features",
+        "pixels",
+        "--rounds",
+        "3",
+        "--budgets",
+        f"file:{budgets}",
+        "--target-epsilon",
+        "own:17",
+    ]
     done = CliRunner().invoke(app, ["train", *options, "--out", "run", "--json"])
     assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)["certified"]
@@ -207,6 +219,7 @@ class TestColumn:
         assert len(digests) == 3
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
@@ -225,10 +238,11 @@ def test_a_wrong_file_is_one_line(tmp_path, monkeypatch, lines, said):
     assert (refused.stdout, (tmp_path / "run").exists()) == ("", False)
 
 
+@pytest.mark.service
 def test_a_column_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own = np.repeat([3.0, 30.0], 150).tolist()
-    options = ["--users", "300", "--rounds", "2", "--budgets", "constant:0.5", "--norm", "0.8"]
+    options = ["--users", "300", "--features", "pixels", "--rounds", "2", "--budgets", "constant:0.5", "--norm", "0.8"]
     done = CliRunner().invoke(
         app, ["train", *options, "--target-epsilon", column(own, tmp_path), "--out", "run", "--json"]
     )

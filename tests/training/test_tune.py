@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from few import patterns
 from typer.testing import CliRunner
 
 import apes
@@ -17,9 +18,12 @@ from apes.terms.fitting import fitted
 from apes.training.plan_file import PlanFile
 from apes.training.tuning import DEFAULTS, KNOBS, _Search, fit_and_judge, tune
 
-USERS = 1_500
-SIMULATION = apes.Simulation(users=USERS, budgets="uniform2")
-PLAN = apes.Plan(target_epsilon=2.0, delta=1e-4)
+USERS = 96
+SIMULATION = apes.Simulation(users=USERS, budgets="constant:0.3")
+# Whose budgets need a cap.
+BOLD = replace(SIMULATION, budgets="0.5:50%,1:50%")
+PLAN = apes.Plan(target_epsilon=2.0, delta=1e-3)
+IMAGES = patterns(130, 20)
 
 
 class Sealed:
@@ -35,9 +39,18 @@ class Sealed:
         raise AssertionError("the test part was touched")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_rounds():
+    """So many rounds of an open plan that a training takes a moment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("apes.training.tuning", "apes.terms.fitting"):
+            patch.setattr(f"{module}.ROUNDS", 4)
+        yield
+
+
 @pytest.fixture(scope="module")
-def sealed(small_digits):
-    known = {field.name: getattr(small_digits, field.name) for field in fields(Dataset)}
+def sealed():
+    known = {field.name: getattr(IMAGES, field.name) for field in fields(Dataset)}
     return Dataset(**known | {"test_images": Sealed(), "test_labels": Sealed()})
 
 
@@ -75,29 +88,39 @@ def test_same_seed_same_search(tuned, sealed):
     assert tune(sealed, SIMULATION, PLAN, runs=8, workers=apes.Workers(threads=1)) == tuned[0]
 
 
-def test_who_trains_does_not_judge(small_digits):
-    people = fit_and_judge(small_digits, SIMULATION)
+def test_who_trains_does_not_judge():
+    people = fit_and_judge(IMAGES, SIMULATION)
     assert people.budgets.size == USERS
     block, test = people.block(0, USERS), people.test
-    assert len(block.labels) + len(test.labels) == len(small_digits.train_labels)
+    assert len(block.labels) + len(test.labels) == len(IMAGES.train_labels)
     # A quarter as many as train; of the images that do not go round, the first get one more.
     assert USERS / 4 <= len(test.labels) <= len(block.labels) / 4
     everything = np.concatenate([block.features, test.features])
-    assert (np.sort(everything.sum(axis=1)) == np.sort(small_digits.train_images.sum(axis=1))).all()
+    assert (np.sort(everything.sum(axis=1)) == np.sort(IMAGES.train_images.sum(axis=1))).all()
 
 
-@pytest.mark.parametrize("turned", range(len(KNOBS)))
-def test_every_knob_does_something_and_keeps_to_the_target(turned, sealed):
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("cells", marks=pytest.mark.service),
+        pytest.param("rounds", marks=pytest.mark.service),
+        pytest.param("norm", marks=pytest.mark.service),
+        "cap",
+        "learning_rate",
+        "last_step",
+    ],
+)
+def test_every_knob_does_something_and_keeps_to_the_target(name, sealed):
     """At a place that is not the default, exactly one choice is made; the plan that comes of it costs the target."""
     plan = replace(PLAN, target_epsilon=1.0)
-    search = _Search(sealed, SIMULATION, plan, ())
-    setting = list(DEFAULTS)
+    search = _Search(sealed, BOLD, plan, ())
+    setting, turned = list(DEFAULTS), [knob.name for knob in KNOBS].index(name)
     setting[turned] = KNOBS[turned].places[-1]
     choices = search.choices(tuple(setting))
     assert list(choices) == ["features" if KNOBS[turned].name == "cells" else KNOBS[turned].name]
     if "features" in choices:
         return
-    people, model = fit_and_judge(sealed, SIMULATION), SIMULATION.model(sealed)
+    people, model = fit_and_judge(sealed, BOLD), BOLD.model(sealed)
     settled = fitted(replace(plan, **choices), people.budgets, model)
     terms = settled.terms
     exposure = terms.exposure(0, terms.applied(people.budgets), model.dimensions)
@@ -115,14 +138,15 @@ def test_a_fixed_knob_stays(sealed):
     [
         (PLAN, SIMULATION, 7, "runs"),
         (apes.Plan(clip=0.1), SIMULATION, 8, "plan"),
-        (PLAN, replace(SIMULATION, users=2_401), 8, r"users must be in \[1, 2400\]"),
+        (PLAN, replace(SIMULATION, users=105), 8, r"users must be in \[1, 104\]"),
     ],
 )
-def test_refused(plan, simulation, runs, name, small_digits):
+def test_refused(plan, simulation, runs, name):
     with pytest.raises(ParameterError, match=name):
-        tune(small_digits, simulation, plan, runs=runs)
+        tune(IMAGES, simulation, plan, runs=runs)
 
 
+@pytest.mark.service
 def test_files_of_the_test_part_are_not_read(mnist_copy):
     for path in mnist_copy.glob("t10k-*"):
         path.write_bytes(b"nothing that could be read")
@@ -190,6 +214,7 @@ def test_no_plan_file(tmp_path):
     assert "there is no" in outcome.stderr
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -208,6 +233,7 @@ def test_command_refuses(options, message, tmp_path):
     assert not (tmp_path / "plan.json").exists()
 
 
+@pytest.mark.service
 def test_what_is_there_is_not_overwritten(plan_file):
     before = plan_file.read_text()
     outcome = CliRunner().invoke(app, ["tune", "--out", str(plan_file)])
@@ -216,17 +242,18 @@ def test_what_is_there_is_not_overwritten(plan_file):
     assert plan_file.read_text() == before
 
 
-def test_from_tune_to_train(tmp_path, small_digits, monkeypatch):
+@pytest.mark.service
+def test_from_tune_to_train(tmp_path, monkeypatch):
     """The two commands together: what is tuned on one set trains another."""
     asked = []
 
     def small(name, **options):
         asked.append((name, options.get("only_training", False)))
-        return replace(small_digits, name=name)
+        return replace(IMAGES, name=name)
 
     for module in ("apes.cli.tune", "apes.cli.display"):
         monkeypatch.setattr(f"{module}.load", small)
-    path, who = tmp_path / "plan.json", ["--users", str(USERS), "--delta", "1e-4"]
+    path, who = tmp_path / "plan.json", ["--users", str(USERS), "--budgets", "constant:0.3", "--delta", "1e-3"]
     options = ["--target-epsilon", "2", "--for", "mnist", "--runs", "8", "--out", str(path), "--json"]
     outcome = CliRunner().invoke(app, ["tune", *who, *options])
     assert outcome.exit_code == 0, outcome.stderr
@@ -237,7 +264,7 @@ def test_from_tune_to_train(tmp_path, small_digits, monkeypatch):
     summary = json.loads(outcome.stdout)
     assert summary["users"] == USERS
     assert summary["certified"]["epsilon"] <= 2.0
-    assert summary["certified"]["delta"] == 1e-4
+    assert summary["certified"]["delta"] == 1e-3
     for name, value in facts["found"]["best"]["choices"].items():
         assert summary.get(name, value) == value
     assert asked == [("digits", True), ("mnist", False)]

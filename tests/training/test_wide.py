@@ -62,6 +62,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.process
 def test_a_million_coordinates_take_little_memory():
     """Blocks of 24 users at once would take 240 MB on two threads, beside all else."""
     done = subprocess.run([sys.executable, "-c", WIDE], capture_output=True, text=True, check=True)
