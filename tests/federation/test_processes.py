@@ -9,7 +9,6 @@ from parties import until
 from apes.errors import DataError
 from apes.federation.trial.processes import Processes, is_running
 
-
 pytestmark = pytest.mark.process
 
 
