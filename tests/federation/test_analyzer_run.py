@@ -1,7 +1,9 @@
 """The analyzer's run, without a network: its guarantee is the limit that was agreed, and no other cohorts count."""
 
 import json
+import shutil
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,22 +25,36 @@ from apes.wire.roster import Roster
 USERS = [range(8), range(3), range(2, 7)]
 
 
-@pytest.fixture
-def open_run(tmp_path, monkeypatch):
-    """Open the run of an analyzer whose shuffler has released these rounds; after the first time, once more."""
+@pytest.fixture(scope="module")
+def invited(tmp_path_factory):
+    """The folder of whoever invited, and the terms."""
     terms, test = agreed(), Examples(np.eye(4, dtype=np.float32), np.array([0, 1, 2, 0]))
-    invitation = invite(tmp_path / "f", Task(terms, Schedule(), test), Servers(("here", 1), ("there", 2), 1))
-    key = Ed25519PrivateKey.from_private_bytes((tmp_path / "f" / "shuffler" / "receipts.key").read_bytes())
+    folder = tmp_path_factory.mktemp("i") / "f"
+    invitation = invite(folder, Task(terms, Schedule(), test), Servers(("here", 1), ("there", 2), 1))
+    return folder, invitation, terms
 
-    def open_again(rounds, budgets=BUDGETS, **changes):
+
+@pytest.fixture
+def open_run(invited, tmp_path, monkeypatch):
+    """Open the run of an analyzer whose shuffler has released these rounds; after the first time, once more."""
+    return opener(invited, tmp_path, monkeypatch)
+
+
+def opener(invited, tmp_path, monkeypatch):
+    folder, invitation, terms = invited
+    shutil.copytree(folder, tmp_path / "f", ignore=shutil.ignore_patterns("app"))
+    key = Ed25519PrivateKey.from_private_bytes((folder / "shuffler" / "receipts.key").read_bytes())
+
+    def open_again(rounds, budgets=BUDGETS, of_roster=None, **changes):
         run = AnalyzerRun(tmp_path / "f" / "analyzer" / "analyzer.json")
 
         def release(_, number):
             return release_of(run._announced(), rounds[number - 1], budgets, **{"key": key, **changes})
 
-        roster = Roster(invitation.run, terms.digest, budgets).signed(key)
+        own = {"run": invitation.run, "terms": terms.digest, "budgets": budgets, "key": key} | (of_roster or {})
+        roster_of = Roster(own["run"], own["terms"], own["budgets"]).signed(own["key"])
         monkeypatch.setattr(run._shuffler, "release", release)
-        monkeypatch.setattr(run._shuffler, "roster", lambda _: roster)
+        monkeypatch.setattr(run._shuffler, "roster", lambda _: roster_of)
         return run
 
     return open_again
@@ -119,12 +135,39 @@ def test_a_release_with_another_receipt_does_not_count(open_run, changes, told):
     assert not (run.folder / "receipts.jsonl").exists()
 
 
-def finished(open_run):
-    run = open_run(USERS)
-    while not run.is_done:
-        assert not run.begin_round()
-    run.finish()
-    return run
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"key": Ed25519PrivateKey.generate()}, "not signed by the shuffler"),
+        ({"run": "ab" * 16}, "the roster is not that of this run under these terms"),
+        ({"terms": "ab" * 32}, "the roster is not that of this run under these terms"),
+    ],
+    ids=["stranger", "run", "terms"],
+)
+def test_a_roster_that_is_another_is_not_kept(open_run, changes, told):
+    run = open_run(USERS, of_roster=changes)
+    with pytest.raises(ProtocolError, match=told):
+        run.begin_round()
+    assert not (run.folder / "roster.bin").exists()
+
+
+@pytest.fixture(scope="module")
+def at_the_end(invited, tmp_path_factory):
+    """The folder of a run that is over."""
+    with pytest.MonkeyPatch.context() as patch:
+        run = opener(invited, tmp_path_factory.mktemp("e"), patch)(USERS)
+        while not run.is_done:
+            assert not run.begin_round()
+        run.finish()
+    return run.folder.parents[1]
+
+
+@pytest.fixture
+def run(at_the_end, tmp_path):
+    """A copy of that folder, as its run is seen afterwards."""
+    shutil.rmtree(tmp_path / "f", ignore_errors=True)
+    shutil.copytree(at_the_end, tmp_path / "f")
+    return SimpleNamespace(folder=tmp_path / "f" / "analyzer" / "run")
 
 
 def invitation_of(run):
@@ -168,8 +211,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_forged_and_missing_receipts_are_refused(open_run, name):
-    run = finished(open_run)
+def test_forged_and_missing_receipts_are_refused(open_run, run, name):
     edit, told = EDITS[name]
     receipts_edited(run, edit)
     assert told in refused(run)
@@ -177,9 +219,8 @@ def test_forged_and_missing_receipts_are_refused(open_run, name):
         open_run(USERS).finish()
 
 
-def test_a_run_charged_for_less_than_its_receipts_say_is_refused(open_run):
+def test_a_run_charged_for_less_than_its_receipts_say_is_refused(run):
     """Whoever edits all that is not signed, and not what is: the log is for others than the receipts are."""
-    run = finished(open_run)
     config = json.loads((run.folder / "config.json").read_text())
     config["choices"]["colluding"] = 1
     (run.folder / "config.json").write_text(json.dumps(config))
@@ -188,8 +229,7 @@ def test_a_run_charged_for_less_than_its_receipts_say_is_refused(open_run):
     assert "roster.bin does not hold" in refused(run)
 
 
-def test_the_summary_is_what_the_receipts_prove(open_run):
-    run = finished(open_run)
+def test_the_summary_is_what_the_receipts_prove(run):
     summary = json.loads((run.folder / "summary.json").read_text())
     assert summary["participants_by_round"] == [len(users) for users in USERS]
     told = json.loads(accounted(run, "--json").stdout)
@@ -235,9 +275,8 @@ def test_a_release_that_was_kept_and_not_concluded_is_taken_again(open_run, monk
         ("cohorts", "0" * 64),
     ],
 )
-def test_a_finished_run_is_not_certified_as_another(open_run, name, value):
+def test_a_finished_run_is_not_certified_as_another(run, name, value):
     """As settled, say, for what was spent; or for a smaller limit."""
-    run = finished(open_run)
     file = run.folder / "config.json"
     config = json.loads(file.read_text())
     file.write_text(json.dumps(config | {"basis": config["basis"] | {name: value}}))
@@ -277,18 +316,17 @@ LIMIT = {"mu_squared": 1e-3, "delta": 1e-6}
     ],
     ids=["limit", "delta", "coordinates", "levels", "sparsifier"],
 )
-def test_a_log_that_agrees_with_itself_and_not_with_what_was_signed(open_run, change, basis, told):
+def test_a_log_that_agrees_with_itself_and_not_with_what_was_signed(run, change, basis, told):
     """Receipts and roster are as they were: once, the folder's own limit and form were taken all the same."""
-    run = finished(open_run)
     rewritten(run, change, **basis)
     # By itself it would be believed.
     assert RunFolder.open(run.folder).recertify()[1].epsilon > 0
     assert told in refused(run)
 
 
-def test_receipts_of_another_shuffler_are_refused(open_run):
+def test_receipts_of_another_shuffler_are_refused(run):
     """Everything signed anew, with a key of the analyzer's own, and that key in the configuration."""
-    run, own = finished(open_run), Ed25519PrivateKey.generate()
+    own = Ed25519PrivateKey.generate()
     receipts = [Receipt.read(line).signed(own) for line in (run.folder / "receipts.jsonl").read_text().splitlines()]
     (run.folder / "receipts.jsonl").write_text("".join(f"{receipt.line()}\n" for receipt in receipts))
     text, key = (run.folder / "config.json").read_text(), own.public_key().public_bytes_raw().hex()
@@ -297,8 +335,7 @@ def test_receipts_of_another_shuffler_are_refused(open_run):
     assert "is not signed by the shuffler" in refused(run)
 
 
-def test_a_federations_run_is_certified_by_its_invitation_alone(open_run, tmp_path):
-    run = finished(open_run)
+def test_a_federations_run_is_certified_by_its_invitation_alone(run, tmp_path):
     done = CliRunner().invoke(app, ["account", "--run", str(run.folder)])
     assert (done.exit_code, done.stdout) == (2, "")
     assert "invitation must be given: a federation's run is certified by the terms" in " ".join(done.stderr.split())

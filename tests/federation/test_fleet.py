@@ -155,7 +155,7 @@ def test_a_message_of_too_many_bytes_is_not_taken(node, server):
 
 
 def test_a_message_of_too_many_parts_is_not_taken(node, server):
-    head, parts, tree = question()
+    head, _, tree = question()
     many = [_leaf(f"{number:x}") for number in range(101)]
     server.answers["pull-messages"] = PullMessagesResponse(
         messages_list=[head], message_object_trees=[ObjectTree(object_id=tree.object_id, children=many)]
@@ -244,7 +244,8 @@ def test_a_courier_hands_on_what_it_does_not_read(carrying, server, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"), [(b"", "silent"), (b"\1terms", "terms"), (b"\1" + 100 * b"x", 40 * "x"), (b"\2terms", "terms")]
+    ("answer", "reason"),
+    [(b"", "silent"), (b"\1terms", "terms"), (b"\1" + 100 * b"x", 40 * "x"), (b"\2terms", "terms")],
 )
 def test_a_refusal_is_carried_as_a_word(carrying, server, monkeypatch, answer, reason):
     sent = []

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from local_federation import small_federation, without_ports
+from local_federation import few_people, small_federation, without_ports
 from parties import apes
 
-from apes import Plan
+from apes import LogisticRegression, Plan
 from apes.errors import DataError, ParameterError
 from apes.federation.parties import new_folder
+from apes.federation.subject import Subject
 from apes.federation.trial import setup, trial
 from apes.federation.trial.trial import FederationError, Trial
 
@@ -123,9 +124,15 @@ def test_one_up_at_a_time(folder, two):
 
 def test_a_signal_ends_it_by_way_of_what_stops_the_others(two):
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended, two.alone():
-        two.processes.names = ["shuffler", "vault-0001"]
-        signal.raise_signal(signal.SIGTERM)
+    two.processes.names = []
+
+    def killed():
+        with two.alone():
+            two.processes.names = ["shuffler", "vault-0001"]
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as ended:
+        killed()
     assert ended.value.code == 128 + signal.SIGTERM
     assert two.processes.names == []
     assert signal.getsignal(signal.SIGTERM) == before
@@ -146,7 +153,7 @@ def test_what_is_over_is_told_again_without_starting_anybody(folder):
 
 
 def test_a_folder_that_exists_is_left_as_it_is(folder, tmp_path):
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "federation.json.lock"}
+    before = written(folder)
     with pytest.raises(ParameterError, match="folder must not exist yet"):
         small_federation(folder)
     (tmp_path / "empty").mkdir()
@@ -154,21 +161,28 @@ def test_a_folder_that_exists_is_left_as_it_is(folder, tmp_path):
     for taken in ("empty", "link"):
         with pytest.raises(ParameterError, match="folder must not exist yet"), new_folder(tmp_path / taken):
             pytest.fail("it was filled")
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "federation.json.lock"} == before
+    assert written(folder) == before
+
+
+def written(folder):
+    """When each file of a folder was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
-    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "f") as part:
-        (part / "key").write_text("secret")
-        assert part.stat().st_mode & 0o077 == 0
-        assert not (tmp_path / "f").exists()
-        raise KeyboardInterrupt
+    def killed():
+        with new_folder(tmp_path / "f") as part:
+            (part / "key").write_text("secret")
+            assert part.stat().st_mode & 0o077 == 0
+            assert not (tmp_path / "f").exists()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        killed()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_more_vaults_than_people(tmp_path):
-    from local_federation import LogisticRegression, Subject, few_people
-
     people = few_people()
     subject = Subject(LogisticRegression(4, 3), people.test, 3)
     with without_ports(), pytest.raises(ParameterError, match=r"vaults must be in \[1, 3\], got 4"):

@@ -137,10 +137,11 @@ class AnalyzerRun:
             self._conclude(self._shuffler.close_round(self.settings.run, self.number, self.batch))
         except TargetReached as error:
             self._refused = str(error)
-            self._drop_sealed(self.batch)
+            self._drop_sealed()
 
     def finish(self) -> None:
         """Write the model and what it cost, by the shuffler's receipts; if there is none, why."""
+        self._drop_sealed()
         metrics, receipts = self.progress.metrics, self._receipts.first(self.progress.rounds)
         summary: dict[str, Any] = {"run": self.settings.run, "terms": self.terms.digest, "rounds": len(metrics)}
         if not metrics:
@@ -169,7 +170,7 @@ class AnalyzerRun:
             raise ProtocolError(f"the shuffler's release is not that of round {self.number} as it was announced")
         enrolled = check_cohort(self.terms, receipt, roster)
         self._receipts.keep(receipt)
-        sealed, budgets = self.batch, read_as(enrolled, receipt.users)
+        budgets = read_as(enrolled, receipt.users)
         self._run.charge(budgets, self._charging.budgets(roster, receipt))
         self._run.conclude(CountedBatch(release.counts, budgets), self._began)
         try:
@@ -177,10 +178,11 @@ class AnalyzerRun:
         except OSError as error:
             problem = f"round {receipt.round} does not count yet: {error}"
             raise DataError(f"{self.folder} cannot be written, so {problem}") from None
-        self._drop_sealed(sealed)
+        self._drop_sealed()
 
-    def _drop_sealed(self, batch: Path) -> None:
-        if not self.settings.keep_sealed:
+    def _drop_sealed(self) -> None:
+        """Keep no sealed reports that were not to be kept, nor what somebody who was killed has left of them."""
+        for batch in [] if self.settings.keep_sealed else self.batch.parent.glob("*.sealed*"):
             batch.unlink(missing_ok=True)
 
     def _own_model(self) -> Model:
