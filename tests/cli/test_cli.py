@@ -150,7 +150,11 @@ def test_killed_run_resumes_to_the_same_model(apes, finished, tmp_path):
         (["--levels", "\u00b2"], "levels must be in [2, 256] or 'continuous', got '\u00b2'"),
         (["--levels", "9" * 5000], "levels must be in [2, 256] or 'continuous', got '99999999999999999999'"),
         (["--out", ""], "out must name a folder of its own"),
-        (["--clip", "0.1", "--budgets", "constant:1e-300", "--users", "50"], "budgets must be larger"),
+        pytest.param(
+            ["--clip", "0.1", "--budgets", "constant:1e-300", "--users", "50"],
+            "budgets must be larger",
+            marks=pytest.mark.service,
+        ),
         (["--threads", "0"], "threads must be in [1, inf), got 0"),
         (["--data", "cifar"], "data must be one of"),
         (["--data", "qmnist"], "apes data get qmnist"),

@@ -17,6 +17,7 @@ def run(*arguments):
     return done.stdout
 
 
+@pytest.mark.service
 def test_no_cap_is_said_where_none_is_needed():
     asked = [
         "--target-epsilon",
@@ -70,7 +71,7 @@ def test_a_cap_that_is_set_already_leaves_more_rounds():
     assert 1 <= without < capped
 
 
-@pytest.mark.parametrize("solve", ["cap", "rounds", "levels"])
+@pytest.mark.parametrize("solve", ["cap", "rounds", pytest.param("levels", marks=pytest.mark.service)])
 def test_a_target_out_of_reach_is_no_success(solve):
     asked = ["plan", "--target-epsilon", "1e-9", "--delta", "1e-12", "--users", "4", "--dimensions", "3"]
     done = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*asked, "--budgets", "constant:50", "--solve", solve])

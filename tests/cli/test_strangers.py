@@ -165,6 +165,7 @@ def test_whoever_has_read_enough_of_the_help_is_told_nothing_more():
     child.wait()
 
 
+@pytest.mark.service
 def test_one_round_is_no_rounds():
     people = ("--users", 30, "--budgets", "constant:0.5", "--dimensions", 9)
     done = cli("advise", *people, "--rounds", 1, "--target-epsilon", 50, "--json")

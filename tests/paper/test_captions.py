@@ -95,6 +95,15 @@ def test_differences_are_of_the_same_data_users_and_rounds_only(experiment, make
             assert order.note.endswith("The paper's order is of mnist, 10,000 users, 40 rounds.")
 
 
+def test_table_3_calls_nothing_certified_but_apes():
+    (privacy, _) = TABLE3.tables(table3(PAPERS))
+    certified = [place for place, heading in enumerate(privacy.headings) if heading.endswith("certified")]
+    assert len(certified) == 2
+    for row in privacy.rows:
+        cells = [row[place] for place in certified]
+        assert cells == (["0.0290", "2.136"] if row[0] == "APES" else ["-", "-"])
+
+
 @pytest.mark.parametrize(
     ("data", "users", "rounds"), [("digits", 10_000, 40), ("mnist", 1_000, 40), ("mnist", 10_000, 5)]
 )

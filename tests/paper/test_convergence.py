@@ -19,9 +19,6 @@ from apes.paper.convergence.calibration_error import calibration_error, report_s
 from apes.paper.convergence.published import PublishedAssumptions, published_bound, published_noise
 from apes.paper.convergence.trial import STEP, ConvergenceTrial, run_trial
 
-# The trials are run once each.
-pytestmark = pytest.mark.xdist_group("convergence")
-
 C = 0.1
 EPSILONS = (0.05, 1.0, 5.0, 20.0)
 LOCATIONS = (-1.0, -0.3, 0.0, 0.7, 1.0)
@@ -138,7 +135,7 @@ def trial(request):
     return request.param, run_trial(request.param)
 
 
-@pytest.mark.slow
+@pytest.mark.service
 def test_measured_loss_is_below_the_bound_after_every_round(trial):
     settings, result = trial
     assert result.left == 0
@@ -147,8 +144,8 @@ def test_measured_loss_is_below_the_bound_after_every_round(trial):
     assert result.measured[0] == pytest.approx(result.bound[0])
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("name", ["uniform2", "large budgets"])
-@pytest.mark.slow
 def test_a_bound_with_a_tenth_of_the_noise_is_violated(name):
     settings = replace(TRIALS[name], start=0.0)  # from the optimum: there is nothing but noise
     result = run_trial(settings)
@@ -189,6 +186,7 @@ def test_the_published_theorem_is_exceeded_on_a_problem_that_meets_its_assumptio
 SMALL = ["converge", "--users", "400", "--rounds", "3", "--seeds", "2", "--dimensions", "3"]
 
 
+@pytest.mark.service
 def test_command_prints_measured_and_bounds_and_draws(tmp_path):
     picture = tmp_path / "converge.png"
     done = CliRunner().invoke(app, [*SMALL, "--plot", str(picture)])
@@ -234,6 +232,7 @@ def test_published_coefficients_and_noise():
     assert published_noise([1e-6], C) == pytest.approx(14 / 3 * C**2, rel=1e-5)
 
 
+@pytest.mark.service
 def test_bound_falls_with_users_and_with_the_step_and_is_never_worse_than_saturation():
     assumptions = Assumptions(1.0, 0.5, 10, dissimilarity=1.1)
     few, many = (calibration_error(np.full(n, 0.5), C, 0.2 * C) for n in (1_000, 100_000))

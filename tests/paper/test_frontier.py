@@ -131,6 +131,20 @@ def test_no_user_counts_for_more_than_the_norm(size):
     assert np.linalg.norm(total / USERS - other) <= 2 * 0.5 * (1 + 1e-6)
 
 
+def test_one_large_update_counts_for_no_more_than_the_norm_among_small_ones():
+    class Apart(Still):
+        """One user's update is a thousand times as large as those of all others."""
+
+        def updates(self, weights, block):
+            found = super().updates(weights, block)
+            found[0] *= 1000
+            return found
+
+    model = Apart(100, 0.001)
+    total = _clipped_sum(model, model.start(), people(), 0.5, Workers(threads=1))
+    assert np.linalg.norm(total) == pytest.approx(0.5 + (USERS - 1) * 0.01, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
@@ -249,10 +263,14 @@ def test_it_is_made_only_when_asked_for():
     assert [name for name, e in EXPERIMENTS.items() if not e.is_of_paper] == ["frontier"]
 
 
-@pytest.mark.slow
-def test_quick_from_end_to_end(tmp_path, small_digits, monkeypatch):
+@pytest.mark.parametrize(
+    "targets",
+    [pytest.param((8.0,), marks=pytest.mark.service), pytest.param((1.0, 8.0), marks=pytest.mark.exhaustive)],
+    ids=["one target", "two targets"],
+)
+def test_quick_from_end_to_end(targets, tmp_path, small_digits, monkeypatch):
     """The coarse version: every way keeps to its targets, and the page is about nothing but what was run."""
-    setting, workshop = replace(quick("digits"), users=1_500, rounds=2), Workshop(tmp_path, None)
+    setting, workshop = replace(quick("digits"), users=1_500, rounds=2, targets=targets), Workshop(tmp_path, None)
     monkeypatch.setattr(workshop, "dataset", lambda name, normalise: small_digits)
     work([FRONTIER], setting, workshop, lambda done, total, what: None)
     result = write(FRONTIER, setting, workshop, tmp_path, "apes reproduce frontier --quick")
@@ -265,7 +283,7 @@ def test_quick_from_end_to_end(tmp_path, small_digits, monkeypatch):
     assert page.startswith("# Beyond the paper")
     assert "1,500 users with 2 images of digits each" in page
     assert "does not agree with itself" not in page
-    assert json.loads((tmp_path / "frontier.json").read_text())["figures"]["targets"] == [1.0, 8.0]
+    assert json.loads((tmp_path / "frontier.json").read_text())["figures"]["targets"] == list(targets)
 
 
 def test_parts_of_one_name_are_one_run():

@@ -3,26 +3,30 @@
 import base64
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from apes.cli.main import app
 from apes.errors import DataError
 from apes.paper.accuracy import cell
+from apes.paper.amplification import _PUBLISHED as PUBLISHED_BOUNDS
 from apes.paper.experiments import EXPERIMENTS
 from apes.paper.findings import findings
 from apes.paper.page import write_page
-from apes.paper.parts import Part, Workshop
+from apes.paper.parts import KINDS, Part, Workshop
 from apes.paper.printed import ACCURACY, EPSILON_C, EPSILON_UC, EPSILON_UC_TABLE_3, NAMES
 from apes.paper.privacy import bounds_part, epsilon_c, epsilon_uc, user_part
 from apes.paper.report import write_report
 from apes.paper.run import work, write
 from apes.paper.setting import OURS, PUBLISHED, Setting, quick
+from apes.storage.files import write_bytes
 
-# What the module fixture makes is expensive, and made once.
-pytestmark = pytest.mark.xdist_group("reproduce")
+# Small runs, or made-up ones, of everything; the pictures take longest.
+pytestmark = pytest.mark.service
 
 TINY = Setting(
     "digits",
@@ -52,11 +56,53 @@ class SmallWorkshop(Workshop):
         return self._images
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory, small_digits):
-    """Everything, tiny, once."""
+def made_up(part):
+    """Values of the kind that a part comes to, which depend on what it is about."""
+    seed, arguments = int(part.name.rpartition("-")[2], 16), part.arguments
+    rng, data = np.random.default_rng(seed), {"data": "made up"}
+    run = {"accuracy_by_round": sorted(rng.uniform(0.2, 0.9, arguments.get("rounds", 1)).tolist())}
+    run["accuracy"] = run["accuracy_by_round"][-1]
+    of_target = {"epsilon": arguments.get("target_epsilon", 9.0), "rounds": 1, "dimensions": 7850, "images": 60}
+    scale = float(rng.uniform(0.01, 0.1))
+    names = (*PUBLISHED_BOUNDS, "erlingsson19")
+    published = {name: scale * (2 + number) for number, name in enumerate(names)}
+    return {
+        "train": run | data | {"loss": 1.0},
+        "within-target": run | data | of_target | {"clip": 0.1, "norm": None, "cap": None},
+        "trusted-server": run | data | of_target | {"norm": 1.0, "noise": 0.1},
+        "user-level": {"round": scale, "total": 2 * scale},
+        "calibration": data
+        | {"counts": [1, 3, 1], "edges": [-0.1, -0.05, 0.05, 0.1], "mean": 0.0, "deviation": 0.03}
+        | {"largest_report": 0.1},
+        "bounds": {
+            "certified": scale,
+            "certified_continuous": scale,
+            "lower": scale / 2,
+            "published": published,
+            "largest": 1.0,
+            "smallest": 0.05,
+        },
+    }[part.kind]
+
+
+class MadeUpWorkshop(SmallWorkshop):
+    """Keeps what was never worked out: for what becomes of results."""
+
+    def work_out(self, part, tell=lambda share: None):
+        tell(1.0)
+        kept = {"kind": part.kind, "arguments": part.arguments, "values": made_up(part), "seconds": 1.0}
+        write_bytes(self._path(part), json.dumps(kept).encode())
+
+
+@pytest.fixture(
+    scope="module",
+    params=[MadeUpWorkshop, pytest.param(SmallWorkshop, marks=pytest.mark.exhaustive)],
+    ids=["made up", "worked out"],
+)
+def made(request, tmp_path_factory, small_digits):
+    """Everything, tiny, once; with made-up figures, and worked out."""
     folder = tmp_path_factory.mktemp("results")
-    workshop = SmallWorkshop(folder, small_digits)
+    workshop = request.param(folder, small_digits)
     reports = []
     work(EXPERIMENTS.values(), TINY, workshop, lambda done, total, what: reports.append((done, total)))
     results = {name: write(e, TINY, workshop, folder, f"apes reproduce {name}") for name, e in EXPERIMENTS.items()}
@@ -64,7 +110,6 @@ def made(tmp_path_factory, small_digits):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-@pytest.mark.slow
 def test_result_says_what_it_is(made, name):
     folder, _, results, _ = made
     stored = json.loads((folder / f"{name}.json").read_text())
@@ -75,7 +120,6 @@ def test_result_says_what_it_is(made, name):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-@pytest.mark.slow
 def test_pictures_and_tables_come_from_the_file_alone(made, name):
     folder, _, _, _ = made
     experiment = EXPERIMENTS[name]
@@ -90,21 +134,44 @@ def test_pictures_and_tables_come_from_the_file_alone(made, name):
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
 def test_progress_reaches_its_end(made):
-    reports = made[3]
+    # Sums of weights, in another order than the total.
+    reports = [(round(done, 9), total) for done, total in made[3]]
     assert reports == sorted(reports)
     assert reports[-1][0] == pytest.approx(reports[-1][1])
 
 
-@pytest.mark.slow
 def test_nothing_is_run_twice(made, monkeypatch):
     _, workshop, _, _ = made
     monkeypatch.setattr(workshop, "work_out", lambda *_: pytest.fail("worked out again"))
     work(EXPERIMENTS.values(), TINY, workshop, silent)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_are_worked_out(kind, tmp_path, small_digits):
+    """The smallest part of every kind, for real: it has what is made up of it above."""
+    parts = [part for experiment in EXPERIMENTS.values() for part in experiment.parts(TINY) if part.kind == kind]
+    part = min(parts, key=lambda part: (part.weight, part.name))
+    workshop = SmallWorkshop(tmp_path, small_digits)
+    workshop.work_out(part)
+    values = workshop.result(part)
+    assert values.keys() <= made_up(part).keys()
+    assert json.loads(json.dumps(values, allow_nan=False)) == values
+    assert workshop.seconds(part) > 0
+
+
+def test_a_table_of_parts_that_were_worked_out(tmp_path, small_digits):
+    """One experiment from end to end: its figures are those of its parts."""
+    setting, workshop = replace(TINY, seeds=(1,)), SmallWorkshop(tmp_path, small_digits)
+    experiment = EXPERIMENTS["fig3a"]
+    work([experiment], setting, workshop, silent)
+    result = write(experiment, setting, workshop, tmp_path, "apes reproduce fig3a")
+    (part,) = cell(setting, OURS, "apes", "uniform2")
+    shown = result["figures"]["curves"][OURS]["Clip-Laplace"][0]["runs"]
+    assert shown == [100 * workshop.result(part)["accuracy_by_round"][0]]
+    assert (tmp_path / "fig3a.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_what_a_kill_left_undone_is_done(made, monkeypatch):
     folder, workshop, results, _ = made
     part = cell(TINY, OURS, "apes", "uniform2")[1]
@@ -120,6 +187,7 @@ def test_what_a_kill_left_undone_is_done(made, monkeypatch):
     assert write(EXPERIMENTS["table3"], TINY, workshop, folder, "x")["figures"] == results["table3"]["figures"]
 
 
+@pytest.mark.unit
 def test_damaged_part(tmp_path):
     workshop, part = Workshop(tmp_path, None), Part("bounds", {})
     (tmp_path / "parts").mkdir()
@@ -164,7 +232,6 @@ def report(made):
     return Outline(write_report(results, folder, 60.0).read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
 def test_report_is_self_contained(made, report):
     pictures = [made[0] / f"{name}.png" for name, e in EXPERIMENTS.items() if e.draw is not None]
     assert report.open == []
@@ -175,7 +242,6 @@ def test_report_is_self_contained(made, report):
     assert report.links == [f"#{name}" for name in report.ids]
 
 
-@pytest.mark.slow
 def test_report_says_everything(made, report):
     results = made[2]
     assert "60 users, 1 round, 2 seeds, data set digits" in report.text
@@ -193,7 +259,6 @@ def test_report_says_everything(made, report):
                 assert row in report.rows
 
 
-@pytest.mark.slow
 def test_page_shows_every_picture(made, tmp_path):
     folder, _, results, _ = made
     write_page(results, folder, tmp_path / "docs" / "reproduction.md", 60.0)
@@ -204,6 +269,7 @@ def test_page_shows_every_picture(made, tmp_path):
     assert all((tmp_path / "docs" / picture).exists() for picture in pictures)
 
 
+@pytest.mark.unit
 def test_the_two_columns_differ_as_they_should():
     published, ours = (cell(Setting("mnist"), column, "apes", "uniform2")[0].arguments for column in (PUBLISHED, OURS))
     assert published["update"] == "fedprox"
@@ -214,19 +280,20 @@ def test_the_two_columns_differ_as_they_should():
     assert published["split"] == ours["split"] == "label"
 
 
+@pytest.mark.unit
 def test_what_unis_and_pldp_share():
     """The same reports, permuted or not: one accuracy for both, as the paper prints."""
     assert cell(TINY, OURS, "unis", "gauss1") == cell(TINY, OURS, "pldp", "gauss1")
     assert cell(TINY, OURS, "ldp-min", "gauss1") == cell(TINY, OURS, "ldp-min", "uniform2")
 
 
+@pytest.mark.unit
 def test_the_papers_tables_have_a_figure_for_every_framework():
     private = NAMES.keys() - {"non-private"}
     assert ACCURACY.keys() == NAMES.keys()
     assert EPSILON_UC.keys() == EPSILON_C.keys() == EPSILON_UC_TABLE_3.keys() == private
 
 
-@pytest.mark.slow
 def test_privacy_columns_of_table_3(tmp_path):
     """e_c to 0.001; e_uc under the convention that produced each, to 1 %; the certified figure far below."""
     setting, workshop = Setting("digits"), Workshop(tmp_path, None)
@@ -266,6 +333,7 @@ def test_command(tmp_path):
     assert "Made by <code>apes reproduce fig7 --data digits --quick</code>" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.unit
 def test_quick_is_smaller_in_every_way():
     large, small = Setting("digits"), quick("digits")
     assert small.users < large.users

@@ -65,6 +65,7 @@ def cli(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
+@pytest.mark.service
 def test_train_writes_them_if_asked(tmp_path, monkeypatch):
     options = ["train", "--preset", "paper", "--users", "60", "--rounds", "2", "--budgets", "constant:0.1"]
     refused = cli(*options, "--log", "tensorboard")

@@ -184,6 +184,7 @@ def test_a_full_disk_leaves_the_report_that_was_there(run, monkeypatch):
 SMALL = ("train", "--preset", "paper", "--users", "60", "--budgets", "constant:0.1", "--seed", "2")
 
 
+@pytest.mark.service
 def test_a_run_that_was_stopped(tmp_path, monkeypatch):
     run, kept = tmp_path / "run", RunFolder.save
 
@@ -205,6 +206,7 @@ def test_a_run_that_was_stopped(tmp_path, monkeypatch):
     assert "3 rounds; test accuracy" in check((run / "report.html").read_text()).text
 
 
+@pytest.mark.service
 def test_nothing_was_released_yet(tmp_path, monkeypatch):
     run = tmp_path / "run"
 
@@ -219,6 +221,7 @@ def test_nothing_was_released_yet(tmp_path, monkeypatch):
     assert "Nothing was released yet." in check((run / "report.html").read_text()).text
 
 
+@pytest.mark.service
 def test_where_nothing_is_certified(tmp_path):
     cli(*SMALL, "--rounds", 2, "--framework", "pldp", "--out", tmp_path / "run")
     page = check((tmp_path / "run" / "report.html").read_text())
