@@ -24,7 +24,7 @@ FRAMEWORKS = pytest.mark.parametrize(("choices", "dimensions"), CASES, ids=str)
 # Choosing takes ten times as long as all else.
 MOSTLY_QUICK = pytest.mark.parametrize(
     ("choices", "dimensions"),
-    [pytest.param(*case, marks=pytest.mark.exhaustive) if case[0] is FIRST else case for case in CASES],
+    [pytest.param(*case, marks=pytest.mark.exhaustive if case[0] is FIRST else pytest.mark.service) for case in CASES],
     ids=str,
 )
 OPTIONS = {"trials": 200_000, "delta": 1e-6, "seed": 1}
@@ -33,7 +33,6 @@ FEWER = {"trials": 60_000, "delta": 1e-6, "seed": 1}
 FEW = np.full(2, 0.9)
 
 
-@pytest.mark.service
 @MOSTLY_QUICK
 def test_most_of_what_is_certified_is_found(choices, dimensions):
     result = audit(Terms(levels=2, **choices), FEW, dimensions=dimensions, **OPTIONS)
@@ -75,7 +74,6 @@ def test_a_norm_three_times_too_large_is_found_out(monkeypatch):
     assert not audit(terms, crowd, dimensions=36, **options).passed
 
 
-@pytest.mark.service
 @MOSTLY_QUICK
 def test_the_command_fails_loudly(monkeypatch, choices, dimensions):
     options = ["audit", "--users", "2", "--budgets", "constant:0.9", "--levels", "2", "--delta", "1e-6", "--json"]
@@ -108,8 +106,11 @@ def test_certificates_stand_the_audit(choices, budgets, dimensions, trials, leve
     assert 0 <= result.user_audited <= result.user_certified
 
 
-@pytest.mark.service
-@pytest.mark.parametrize("choices", [pytest.param(FIRST, marks=pytest.mark.exhaustive), RANDOM], ids=str)
+@pytest.mark.parametrize(
+    "choices",
+    [pytest.param(FIRST, marks=pytest.mark.exhaustive), pytest.param(RANDOM, marks=pytest.mark.service)],
+    ids=str,
+)
 def test_a_large_delta_shows_half_of_it_in_a_crowd(choices):
     result = audit(Terms(levels=2, **choices), np.full(10, 0.9), dimensions=20, trials=40_000, delta=0.05, seed=1)
     assert result.passed

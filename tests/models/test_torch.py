@@ -264,8 +264,9 @@ class TestTraining:
     @pytest.mark.process
     def test_goes_on_after_a_kill_in_another_process(self, tmp_path):
         kept = tmp_path / "progress"
+        folders = [str(folder) for folder in Path(__file__).parents[:2]]
         code = (
-            f"import os, pickle, signal, sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+            f"import os, pickle, signal, sys\nsys.path[:0] = {folders!r}\n"
             "from test_torch import trained\n"
             "def keep(progress):\n"
             f"    open({str(kept)!r}, 'wb').write(pickle.dumps(progress))\n"
