@@ -72,6 +72,19 @@ def test_killed_while_a_round_is_announced_there_is_one_announcement(shuffler, p
     assert shuffler.announce().status_code == (204 if is_kept else 403)
 
 
+def test_a_witness_that_cannot_be_written_lets_nothing_out(shuffler, small):
+    """The ledger has the round, nobody hears of it; once the witness can be written, all hear the same."""
+    body = batch(small)
+    assert shuffler.announce().status_code == 204
+    assert shuffler.http.get(f"/v1/runs/{RUN}/roster").status_code == 200
+    shuffler.fail_at(BEFORE_WITNESS, OSError(28, "No space left on device"))
+    for answer in (shuffler.http.post(path(), content=body), shuffler.get(), shuffler.http.post(path(), content=body)):
+        assert (answer.status_code, answer.json()["refused"]) == (503, "ledger")
+    ((release,),) = shuffler.rows("select release from rounds")
+    shuffler.heal()
+    assert shuffler.get().content == shuffler.http.post(path(), content=body).content == release
+
+
 def test_a_caller_who_hangs_up_and_a_restart_in_the_middle_of_a_batch(shuffler, small):
     upload = shuffler.begin_upload(RUN, batch(small))
     upload.close()

@@ -18,22 +18,22 @@ from apes.wire.release import Release, receipt_of
 
 @pytest.fixture
 def shuffler(small, tmp_path):
-    """A shuffler in this process, with a past."""
-    yield from with_a_past(LocalShuffler(tmp_path / "s", small.policy, small.shuffler), small, tmp_path / "backup")
+    """A shuffler in this process that released a round and stopped; its ledger from before is in ``backup``."""
+    party = LocalShuffler(tmp_path / "s", small.policy, small.shuffler)
+    party.start()
+    party.kill()
+    put_away(party, tmp_path / "backup")
+    put_back(party, tmp_path / "backup")
+    yield from after_a_round(party, small)
 
 
 @pytest.fixture
 def process(small, tmp_path):
-    """A real shuffler, with a past."""
-    yield from with_a_past(Shuffler(tmp_path / "s", small.policy, small.shuffler), small, tmp_path / "backup")
+    """A real shuffler that released a round and stopped."""
+    yield from after_a_round(Shuffler(tmp_path / "s", small.policy, small.shuffler), small)
 
 
-def with_a_past(party, small, backup):
-    """A shuffler that released a round and stopped; its ledger from before is in ``backup``."""
-    party.start()
-    party.kill()
-    put_away(party, backup)
-    put_back(party, backup)
+def after_a_round(party, small):
     party.start()
     party.roster = party.http.get(f"/v1/runs/{RUN}/roster").content
     party.released = party.post(honest(small)).content
