@@ -1,31 +1,34 @@
-"""A federation of real processes whose terms cap budgets and map images: one bit per coordinate of public features."""
-
-import json
+"""A federation whose terms cap budgets and map images: one bit per coordinate of public features; in one process."""
 
 import numpy as np
 import pytest
-from trials import begin_up, end_up, is_simulated, looked_at, opened, sealed, told
+from local_federation import LocalFederation, without_ports
+from trials import is_simulated, opened, sealed
 
-from apes import LogisticRegression
+from apes import LogisticRegression, Plan, Simulation
+from apes.federation.subject import Subject
 from apes.federation.trial.layout import Layout
+from apes.federation.trial.setup import set_up
 from apes.federation.vault.folder import read_accounts
 from apes.shuffler.service.policy import Policy
 from apes.storage.arrays import read_arrays
 from apes.storage.settings import read_settings
 
-# One worker builds the module's fixture, once.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("capped_federation")]
+pytestmark = pytest.mark.service
 DEVICES, ROUNDS, CAP = 5, 2, 0.3
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(small_digits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("c") / "five"
-    choices = ["--features", "oriented-gradients", "--norm", 1, "--clip", 0.1, "--cap", CAP, "--seed", 3]
-    told("federation", "init", folder, "--devices", DEVICES, "--rounds", ROUNDS, "--keep-sealed", *choices)
-    code, output, errors = end_up(begin_up(folder), folder)
-    assert code == 0, errors
-    return looked_at(folder, json.loads(output))
+    plan = Plan(rounds=ROUNDS, norm=1, clip=0.1, cap=CAP, seed=3)
+    people = Simulation(users=DEVICES, features="oriented-gradients")
+    with without_ports():
+        subject, everybody = Subject.of_images(people, small_digits), people.people(small_digits)
+        set_up(folder, plan, subject, everybody, DEVICES, keep_sealed=True)
+    with LocalFederation(folder) as federation:
+        federation.train()
+    return federation.finished()
 
 
 def own_budgets(layout):
