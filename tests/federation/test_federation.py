@@ -1,7 +1,7 @@
 """Devices, shuffler and analyzer as real processes over TLS on Flower, and what each of them can see.
 
-One federation of three devices runs its rounds; the tests look at what it left, and at the analyzer's memory while it
-ran.
+One federation of two devices runs its rounds; the tests look at what it left, and at the analyzer's memory while it
+ran. What is the same without processes is in test_local_federation.py.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ from apes.storage.settings import read_settings
 from apes.training.run_folder import RunFolder
 from apes.wire.roster import Roster
 
-# One worker builds the module's fixture, once.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("federation")]
-DEVICES, ROUNDS = 3, 3
+pytestmark = pytest.mark.process
+DEVICES, ROUNDS = 2, 3
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A federation that has run, and the analyzer's memory as it was in between."""
-    folder = tmp_path_factory.mktemp("f") / "three"
-    told("federation", "init", folder, "--devices", DEVICES, "--rounds", ROUNDS, "--keep-sealed", "--seed", 3)
+    folder = tmp_path_factory.mktemp("f") / "two"
+    choices = ["--rounds", ROUNDS, "--keep-sealed", "--colluding", 0, "--seed", 3]
+    told("federation", "init", folder, "--devices", DEVICES, *choices)
     up = begin_up(folder)
     try:
         memory = memory_of_analyzer(Layout(folder), up)
@@ -51,7 +51,7 @@ def memory_of_analyzer(layout, up):
     while up.poll() is None:
         if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
             return read_memory(int(pid.read_text()))
-        time.sleep(0.05)
+        time.sleep(0.02)
     return None
 
 

@@ -1,41 +1,40 @@
-"""An own table and a torch model in a federation of five devices: real processes, each with what its owner installed.
+"""An own table and a torch model in a federation of five devices, joined by command, trained in one process.
 
-First a server names another model than the owners did, and gets nothing; then an honest one trains.
+First a server names another model than the owners did, and gets nothing; then an honest one trains. Real processes with
+a model that their owners installed are in test_hostile_server.py.
 """
 
 import json
-import os
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from local_federation import LocalFederation
 from own_models import TORCH_PACKAGE, forget, write_package
 from own_tables import LIMITS, OPTIONS, WITH_LEVELS, rows_of, write_table
 from parties import apes, joining
-from trials import begin_up, end_up, is_simulated, looked_at, opened, told
+from trials import is_simulated, opened, told
 
 import apes as library
+from apes.errors import ProtocolError
 from apes.federation.installed import InstalledModel, installed_model
 from apes.federation.terms import FederationTerms
-from apes.federation.trial.layout import HOST, Federation, Layout, free_ports
+from apes.federation.trial.layout import HOST, Federation, Layout
 from apes.federation.vault.folder import read_accounts
 from apes.storage.settings import write_settings
 
 pytest.importorskip("torch")
-# One worker builds the module's fixture, once.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("own_model")]
+pytestmark = pytest.mark.service
 DEVICES, ROUNDS, USERS = 5, 2, 12
 MAKE, OTHER = "torch_models:make", "torch_models:other"
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """A package that everybody installed, seen by this process and by those that it starts."""
+    """A package that everybody installed."""
     folder = write_package(tmp_path_factory.mktemp("site"), "torch_models", TORCH_PACKAGE)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
-        before = os.environ.get("PYTHONPATH")
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *([before] if before else [])]))
         yield folder
     forget("torch_models")
 
@@ -44,9 +43,9 @@ def package(tmp_path_factory):
 def invited(package, tmp_path_factory):
     """Five devices that joined with tables of their own, after an invitation by a public table."""
     folder = tmp_path_factory.mktemp("m")
-    org, ports = folder / "five", free_ports(2)
+    org = folder / "five"
     public = write_table(folder / "public.csv", rows_of(range(90, 110)))
-    servers = ["--shuffler", f"{HOST}:{ports[0]}", "--superlink", f"{HOST}:{ports[1]}", "--nodes", DEVICES]
+    servers = ["--shuffler", f"{HOST}:1", "--superlink", f"{HOST}:2", "--nodes", DEVICES]
     options = [
         *OPTIONS,
         *WITH_LEVELS,
@@ -70,7 +69,7 @@ def invited(package, tmp_path_factory):
     told("federation", "admit", org, *cards)
     change(layout.analyzer / "analyzer.json", keep_sealed=True)
     # What lies together is a trial, whoever made its parts.
-    write_settings(layout.settings, Federation(run, DEVICES, USERS, ROUNDS, ports[0], ports[1]))
+    write_settings(layout.settings, Federation(run, DEVICES, USERS, ROUNDS, 1, 2))
     return layout
 
 
@@ -87,24 +86,24 @@ def refused(invited):
     named = InstalledModel.of(OTHER, installed_model(OTHER))
     change(invited.analyzer / "terms.json", model=vars(named))
     change(invited.analyzer / "analyzer.json", model=OTHER, folder="other")
-    code, _, errors = end_up(begin_up(invited.folder), invited.folder)
+    with LocalFederation(invited.folder) as federation, pytest.raises(ProtocolError) as error:
+        federation.train()
     accounts = [account for device in range(1, DEVICES + 1) for account in read_accounts(invited.device(device))]
-    logs = {path.stem: path.read_text() for path in invited.logs.glob("*.log")}
+    events = [event for vault in federation.vaults for event in vault.events()]
     for name, content in honest.items():
         (invited.analyzer / name).write_bytes(content)
-    return SimpleNamespace(code=code, errors=errors, accounts=accounts, logs=logs, agreed=terms)
+    return SimpleNamespace(said=str(error.value), accounts=accounts, events=events, agreed=terms)
 
 
 @pytest.fixture(scope="module")
 def trained(invited, refused):
     """The same federation with the model that was agreed."""
-    code, output, errors = end_up(begin_up(invited.folder), invited.folder)
-    assert code == 0, errors
-    return looked_at(invited.folder, json.loads(output))
+    with LocalFederation(invited.folder) as federation:
+        federation.train()
+    return federation.finished()
 
 
 def test_a_server_that_names_another_model_gets_nothing(invited, refused):
-    assert refused.code == 2
     assert not (invited.analyzer / "other" / "metrics.jsonl").exists()
     assert {account.rounds for account in refused.accounts} == {0}
     assert len(refused.accounts) == USERS
@@ -112,11 +111,8 @@ def test_a_server_that_names_another_model_gets_nothing(invited, refused):
 
 def test_the_shufflers_roster_is_of_other_terms(refused):
     """It does not come to asking a vault: what would be said there is in test_vault_process.py."""
-    for device in range(1, DEVICES + 1):
-        events = [json.loads(line) for line in refused.logs[f"vault-{device:04d}"].splitlines()]
-        # A probe whether somebody listens is no request.
-        assert {(event["event"], event.get("reason")) for event in events} <= {("vault", None), ("refused", "request")}
-    assert "the roster is not that of this run under these terms" in refused.errors.splitlines()[-1]
+    assert {event["event"] for event in refused.events} == {"vault"}
+    assert refused.said == "the roster is not that of this run under these terms"
 
 
 def test_the_model_is_the_simulations_bit_for_bit(trained):
