@@ -107,7 +107,7 @@ def surroundings(**more):
     return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"} | more
 
 
-def wait_for(condition, seconds=240):
+def wait_for(condition, seconds=600):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
