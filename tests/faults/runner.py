@@ -57,6 +57,8 @@ def _pytest(checkout: Path, arguments: list[str], seconds: float) -> tuple[int, 
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", *arguments]
     paths = os.pathsep.join([str(checkout / "src"), str(checkout)])
     environment = {**os.environ, "PYTHONPATH": paths}
+    # The copy has the compiled sources that the checkout has.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment.setdefault("APES_MNIST_DIR", str(ROOT.parent / "shared" / "data" / "mnist"))
     try:
         done = subprocess.run(
