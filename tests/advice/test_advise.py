@@ -40,32 +40,48 @@ def plan_of(way):
     return chosen.plan, chosen.simulation
 
 
+@pytest.mark.service
 def test_every_kind_is_compared(tight):
     assert {way.kind for way in tight.ways} == set(KINDS) == {BITS, FIRST, LEVELS}
     assert [way.change for way in tight.ways if way.kind == BITS] == ["none"]
     assert {way.change for way in tight.ways if way.kind == LEVELS} == {"none", "cap", "rounds", "users"}
 
 
+def check_figures(way, asked, target):
+    """Every figure of a way is certified for just what its command does."""
+    plan, people = plan_of(way)
+    assert plan == Plan(**way.choices)
+    own = make_budgets(people.budgets, people.users, people.seed)
+    exposure = plan.terms.exposure(0, plan.terms.applied(own), asked.dimensions)
+    proved = certify_rounds(exposure, plan.terms.delta, plan.terms.rounds)
+    assert way.epsilon == pytest.approx(proved.epsilon, rel=1e-9)
+    assert way.epsilon >= proved.lower
+    assert way.meets_target == (way.epsilon <= target)
+    assert plan.target_epsilon == (target if way.meets_target else None)
+    for group in way.groups:
+        personal = proved.of(min(group.budget, way.cap or math.inf))
+        assert group.epsilon == pytest.approx(personal.epsilon, rel=1e-9)
+        assert group.epsilon <= way.epsilon
+    assert [group.budget for group in way.groups] == [0.1, 0.5, 1.0]
+    assert sum(group.users for group in way.groups) == way.users == own.size
+    assert sum(group.share for group in way.groups) == pytest.approx(1)
+
+
+@pytest.mark.service
 def test_every_figure_is_certified_for_just_what_the_command_does(tight):
     for way in tight.ways:
-        plan, people = plan_of(way)
-        assert plan == Plan(**way.choices)
-        own = make_budgets(people.budgets, people.users, people.seed)
-        exposure = plan.terms.exposure(0, plan.terms.applied(own), tight.question.dimensions)
-        proved = certify_rounds(exposure, plan.terms.delta, plan.terms.rounds)
-        assert way.epsilon == pytest.approx(proved.epsilon, rel=1e-9)
-        assert way.epsilon >= proved.lower
-        assert way.meets_target == (way.epsilon <= 3.5)
-        assert plan.target_epsilon == (3.5 if way.meets_target else None)
-        for group in way.groups:
-            personal = proved.of(min(group.budget, way.cap or math.inf))
-            assert group.epsilon == pytest.approx(personal.epsilon, rel=1e-9)
-            assert group.epsilon <= way.epsilon
-        assert [group.budget for group in way.groups] == [0.1, 0.5, 1.0]
-        assert sum(group.users for group in way.groups) == way.users == own.size
-        assert sum(group.share for group in way.groups) == pytest.approx(1)
+        check_figures(way, tight.question, 3.5)
 
 
+@pytest.mark.parametrize("cap", [None, 0.2])
+def test_the_figures_of_one_way_are_those_of_its_command(cap):
+    asked = question(300, target_epsilon=3.5, rounds=3)
+    way = way_of(Setting(LEVELS, asked, 3, cap))
+    assert way.meets_target == (cap is not None)
+    check_figures(way, asked, 3.5)
+
+
+@pytest.mark.service
 def test_best_first(tight):
     places = [0 if way.meets_target and way.change != "users" else 1 if way.meets_target else 2 for way in tight.ways]
     assert places == sorted(places)
@@ -74,13 +90,14 @@ def test_best_first(tight):
     assert [way.accuracy for way in now[1:]] == sorted((way.accuracy for way in now[1:]), key=lambda one: -(one or 0))
 
 
+@pytest.mark.service
 def test_what_fits_as_asked_needs_nothing_else():
     advice = advise(question(1500, target_epsilon=100.0))
     assert [way.change for way in advice.ways] == ["none"] * 3
     assert all(way.cap is None and "No cap is needed" in way.reason for way in advice.ways)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [BITS, LEVELS, pytest.param(FIRST, marks=pytest.mark.service)])
 def test_remedies_are_about_the_least_that_helps(kind):
     # Twice the people would do, or a third of the rounds.
     setting = Setting(kind, question(target_epsilon=1e9, rounds=6), 6)
@@ -95,6 +112,7 @@ def test_remedies_are_about_the_least_that_helps(kind):
     assert Setting(kind, less, 6).epsilon() > target
 
 
+@pytest.mark.service
 def test_nothing_reaches_an_absurd_target(monkeypatch):
     monkeypatch.setattr("apes.advice.search.MOST_USERS", 100)
     advice = advise(Question(np.full(3, 50.0), 10, 1e-6, 1e-9))
@@ -102,6 +120,7 @@ def test_nothing_reaches_an_absurd_target(monkeypatch):
     assert all(not way.meets_target and way.epsilon < math.inf for way in advice.ways)
 
 
+@pytest.mark.service
 def test_a_wish_for_a_cap_is_kept():
     advice = advise(question(1500, target_epsilon=3.0, rounds=3, cap=0.3))
     assert all(way.cap <= 0.3 for way in advice.ways)

@@ -60,6 +60,7 @@ def test_what_was_chosen_stays():
     assert fitted(settled, budgets, model) is settled
 
 
+@pytest.mark.service
 def test_many_people_need_no_cap_and_spend_less():
     budgets = np.full(5_000, 0.05)
     plan = fitted(Plan(delta=1e-5), budgets, LogisticRegression(40, 10))
@@ -77,6 +78,7 @@ def test_the_cap_is_used_by_everybody_above_it():
             Plan(cap=cap)
 
 
+@pytest.mark.service
 def test_a_run_is_charged_for_capped_budgets_and_reports_its_plan():
     rng = np.random.default_rng(1)
     people = apes.People.from_arrays(rng.random((100, 6)), rng.integers(0, 3, 100), budgets="uniform2")

@@ -1,5 +1,5 @@
 """Whoever does the work, the model is the same bits: threads, processes, Dask, Ray, anybody's executor; and whoever
-dies meanwhile. Real processes and real clusters of two workers.
+dies meanwhile. Real processes and real clusters of two workers; of workers in this process see test_hands.py.
 """
 
 import json
@@ -28,6 +28,7 @@ from apes.training.crews.hands import Hands
 from apes.training.crews.ray_cluster import RayCluster
 from apes.training.crews.spread import Spread
 
+pytestmark = pytest.mark.process
 USERS = 300
 HERE = str(Path(__file__).parent)
 
@@ -80,9 +81,20 @@ def expected():
 @pytest.fixture(scope="module")
 def dask_address():
     distributed = pytest.importorskip("distributed", reason="Dask is not installed: make test EXTRAS=cluster")
+    import dask
+
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with distributed.LocalCluster(**options) as cluster:
-        yield cluster.scheduler_address
+    # A worker that is kept waiting by other work on this machine would be relieved of its own, with the data for it.
+    with dask.config.set({"distributed.scheduler.work-stealing": False}):
+        with distributed.LocalCluster(**options) as cluster:
+            yield cluster.scheduler_address
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """A busy machine takes longer to answer than a cluster may."""
+    for name in ("dask_connection.ANSWER", "dask_cluster.ANSWER", "clusters._ANSWER"):
+        monkeypatch.setattr(f"apes.training.crews.{name}", 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +120,7 @@ class _TwoOfRay:
         return Spread(Hands(RayCluster(self._address), 2), 64, 2)
 
 
-WAYS = ["two threads", "processes", "dask", "ray"]
+WAYS = ["processes", "dask", "ray"]
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +132,6 @@ def crew_of(request):
         def opened(way):
             if way not in crews:
                 workers = {
-                    "two threads": lambda: apes.Workers(threads=2),
                     "processes": lambda: apes.Workers(processes=2),
                     "dask": lambda: apes.Workers(cluster=request.getfixturevalue("dask_address")),
                     # Two of its processors; the others are for others.
@@ -132,14 +143,21 @@ def crew_of(request):
         yield opened
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("way", WAYS)
+def everywhere():
+    """Every way with every case; on clusters, which do the same as processes with what they are sent, few of them."""
+    for way in WAYS:
+        for case in CASES:
+            is_quick = way == "processes" or case in ("apes", "torch")
+            yield pytest.param(way, case, marks=[] if is_quick else [pytest.mark.exhaustive])
+
+
+@pytest.mark.parametrize(("way", "case"), [*everywhere()])
 def test_the_same_model_whoever_does_the_work(way, case, crew_of, expected):
     make, plan = CASES[case]
     assert apes.train(make(), PEOPLE, plan, workers=crew_of(way)).model_sha256 == expected(case)
 
 
-@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("way", WAYS)
 def test_data_are_sent_once(way, crew_of, expected, tmp_path):
     people = Travellers.of(PEOPLE, tmp_path)
     assert apes.train(MODEL, people, PLAN, workers=crew_of(way)).model_sha256 == expected("apes")
@@ -155,7 +173,7 @@ def test_data_are_sent_once(way, crew_of, expected, tmp_path):
     assert os.getpid() not in {process for (process,) in got}
 
 
-@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("way", WAYS)
 def test_people_without_parts_are_sent_whole_once(way, crew_of, expected, tmp_path):
     people = Travellers.of(PEOPLE, tmp_path, has_parts=False)
     assert apes.train(MODEL, people, PLAN, workers=crew_of(way)).model_sha256 == expected("apes")
@@ -165,7 +183,7 @@ def test_people_without_parts_are_sent_whole_once(way, crew_of, expected, tmp_pa
     assert len(set(got)) == len(got) == 2
 
 
-@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_worker_that_is_killed_in_a_round_changes_no_bit(way, crew_of, expected, tmp_path):
     crew, before = crew_of(way), crew_of(way).facts.lost
 
@@ -185,7 +203,7 @@ def test_a_worker_that_is_killed_in_a_round_changes_no_bit(way, crew_of, expecte
         assert marks(tmp_path, path.name).count(os.getpid()) <= 2
 
 
-@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_crew_goes_on_after_a_round_that_failed(way, crew_of, expected, tmp_path):
     """Workers may have been ended in the middle of it, and what they kept with them: it is sent anew."""
     crew, people = crew_of(way), Travellers.of(PEOPLE, tmp_path)
@@ -210,7 +228,7 @@ def test_workers_who_die_over_and_over_are_an_error(tmp_path):
     assert not [process for process in left if "Dask" not in process.name]
 
 
-@pytest.mark.parametrize("way", WAYS[1:3])
+@pytest.mark.parametrize("way", WAYS[:2])
 def test_those_who_leave_are_left_out_elsewhere_too(way, crew_of):
     targets = np.linspace(0.2, 2, USERS)
     people = people_of(targets=targets)
@@ -221,7 +239,7 @@ def test_those_who_leave_are_left_out_elsewhere_too(way, crew_of):
     assert elsewhere.model_sha256 == here.model_sha256
 
 
-@pytest.mark.parametrize("way", WAYS[1:3])
+@pytest.mark.parametrize("way", WAYS[:2])
 def test_features_are_computed_where_the_rows_are(way, crew_of, small_digits):
     simulation = apes.Simulation(users=200, features="oriented-gradients:2")
     how = {"features": simulation.feature_map()}
@@ -292,6 +310,7 @@ def test_what_goes_wrong_in_a_worker_is_raised_here():
         apes.train(model, PEOPLE, plan, workers=apes.Workers(processes=1))
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -315,11 +334,10 @@ TRAIN = ["train", "--preset", "paper", "--users", "200", "--rounds", "2", "--see
 
 def refused(tmp_path, *arguments):
     """What a command that is refused says, in one line, having left nothing behind."""
-    began, before = time.monotonic(), sorted(tmp_path.iterdir())
+    before = sorted(tmp_path.iterdir())
     done = CliRunner().invoke(app, [*TRAIN, *arguments, "--out", str(tmp_path / "run")])
     assert (done.exit_code, done.stdout) == (2, "")
     assert sorted(tmp_path.iterdir()) == before
-    assert time.monotonic() - began < 60
     line = done.stderr.strip().splitlines()[-1]
     assert line.startswith("apes: ")
     assert "Traceback" not in done.stderr
@@ -332,7 +350,7 @@ class TestCommandLine:
         pytest.importorskip({"Dask": "distributed", "Ray": "ray"}[what], reason=f"{what} is not installed")
         line = refused(tmp_path, "--cluster", address)
         assert f"cluster must be the address of a {what}" in line
-        assert f"answers within 5 s, got {address!r}" in line
+        assert f" s, got {address!r}" in line
 
     @pytest.mark.parametrize(("address", "module"), [("tcp://a:1", "distributed"), ("ray://local", "ray")])
     def test_the_extra_is_named(self, address, module, tmp_path, monkeypatch):
@@ -349,8 +367,11 @@ class TestCommandLine:
         assert "every worker must have apes 9.9 (code " in line
         assert f"as this process has; got one with {apes.__version__} (code " in line
 
-    def test_somebody_else_answers(self, tmp_path):
+    def test_somebody_else_answers(self, tmp_path, monkeypatch):
         import socket
+
+        # However long it waits, nothing comes.
+        monkeypatch.setattr("apes.training.crews.dask_connection.ANSWER", 0.2)
 
         pytest.importorskip("distributed", reason="Dask is not installed")
         with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -391,7 +412,7 @@ def test_processes_end_with_who_started_them(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert len(children) >= 2
-    assert psutil.wait_procs(children, timeout=20)[1] == []
+    assert psutil.wait_procs(children, timeout=120)[1] == []
 
 
 def test_a_script_without_a_guard_is_told_so(tmp_path):
@@ -406,6 +427,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
     assert 'must be under `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.unit
 def test_values_in_files_are_the_same_and_leave_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for has_no_names in (True, False):
@@ -424,6 +446,7 @@ def test_values_in_files_are_the_same_and_leave_nothing(tmp_path, monkeypatch):
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.unit
 def test_a_tree_adds_neighbours():
     for count in range(1, 9):
         assert in_tree([str(number) for number in range(count)], lambda one, other: one + other) == "".join(

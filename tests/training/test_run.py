@@ -77,6 +77,16 @@ def test_a_run_is_resumed_under_the_same_judges():
             trained(resume=reached[0], test=others)
 
 
+def test_a_cap_is_kept_by_everybody_and_charged():
+    run, _ = trained(replace(PLAN, cap=0.2))
+    assert run.budgets.tolist() == np.minimum(BUDGETS, 0.2).tolist()
+    for exposure in run.exposures:
+        assert sorted(exposure.budgets) == sorted(run.budgets)
+    by_hand, _ = trained(people=people_of(np.minimum(BUDGETS, 0.2)))
+    assert run.model_sha256 == by_hand.model_sha256
+    assert run.guarantee.epsilon == by_hand.guarantee.epsilon
+
+
 class Liar:
     """People who hand out other budgets in a round than those that were charged."""
 
