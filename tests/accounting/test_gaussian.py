@@ -159,7 +159,7 @@ def test_golden_shifts(budgets, levels, golden):
             (1000, None, 1, 8.297),
             (1000, None, 40, 110.1),
         ],
-        keep=3,
+        keep=1,
     ),
 )
 def test_golden_epsilons(n, b, rounds, golden):
@@ -198,7 +198,7 @@ def forced(n, coordinates, rounds):
 
 @pytest.mark.parametrize(
     ("budgets", "levels"),
-    sampled(list(product([[3.0], [1.0, 1.0], [0.1] * 20 + [2.0], [0.5] * 60], [2, 16, None])), keep=4),
+    sampled(list(product([[3.0], [1.0, 1.0], [0.1] * 20 + [2.0], [0.5] * 60], [2, 16, None])), keep=3),
 )
 def test_never_below_what_is_forced(budgets, levels):
     for count in (1, 30):

@@ -17,7 +17,7 @@ from apes.accounting.planner import Goal, curve_around, fewest_users, largest_ca
 from apes.cli.main import app
 
 BUDGETS = make_budgets("uniform2", 2000, 1)
-GOAL = Goal(epsilon=1.0, delta=1e-6, rounds=4, exposure=Exposure(BUDGETS, 200, 256))
+GOAL = Goal(epsilon=1.0, delta=1e-6, rounds=4, exposure=Exposure(BUDGETS, 200, 4))
 
 
 def test_largest_cap():

@@ -14,7 +14,7 @@ from apes.accounting.victims import honest_others
 from apes.mathematics.levels import level_probabilities
 
 # Random populations; so many more are exhaustive.
-FEW_CASES, CASES = 12, 40
+FEW_CASES, CASES = 8, 40
 
 
 def worst_divergences(budgets, levels, dimensions, choices, rng, points):

@@ -12,7 +12,7 @@ from apes.errors import ParameterError
 
 ENROLLED = np.array([0.05, 0.3, 0.9, 2.5])
 FORMS = {
-    "coded": {"levels": 16},
+    "coded": {"levels": 4},
     "bits": {"levels": 2},
     "bits with a norm": {"levels": 2, "norm": 1.5},
     "top-b first": {"levels": 16, "top_b_first": 2, "sparsifier": "top-b-first"},

@@ -142,6 +142,17 @@ def test_a_couple_alone_is_the_product_of_two_reports(budget, levels):
         assert exact * (1 - slack) - 1e-15 <= couple <= 1.03 * exact + 1e-4
 
 
+def test_the_curve_is_above_that_of_a_whole_coordinate_and_that_of_a_couple():
+    larger = set()
+    for others in (0, 40):
+        curve = top_b_first_curve(4.0, np.full(others, 4.0), 1e-6, 16)
+        for t in (0.1, 1.0, 2.0):
+            whole, couple = curve.whole.delta(t), curve._of_couple(t)
+            assert curve.delta(t) == max(whole, couple)
+            larger.add("whole" if whole > couple else "couple")
+    assert larger == {"whole", "couple"}
+
+
 def test_a_couple_is_cheaper_than_a_whole_coordinate_at_the_papers_setting():
     budgets = np.linspace(0.05, 1, 10_000)
     b = certified_epsilon(Exposure(budgets, 7850, top_b_first=392), 3.6e-5)

@@ -37,6 +37,7 @@ class Zeros:
         return None, 0.0
 
 
+@pytest.mark.service
 class TestGroups:
     """The boldest of a group may have left long before the others, who paid for more rounds."""
 

@@ -69,7 +69,7 @@ def test_continuous_expectations_give_the_update_back():
     assert np.abs(ContinuousInverse(CLIP).estimate(PermutedBatch(values, budgets)).mean - x).max() <= 1e-6
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(
     low=st.floats(0.01, 20),
     high=st.floats(0.01, 20),

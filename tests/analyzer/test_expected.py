@@ -83,7 +83,7 @@ def test_pooled_channel_is_the_average_over_users(budgets, levels):
     assert np.abs(channel.sum(axis=1) - 1).max() <= 1e-12
 
 
-@pytest.mark.parametrize("levels", [255, 256])
+@pytest.mark.parametrize("levels", [255, pytest.param(256, marks=pytest.mark.exhaustive)])
 def test_pooled_channel_of_many_levels(levels):
     budgets = np.random.default_rng(0).uniform(0.05, 3, 200)
     assert np.abs(pooled_channel(budgets, levels) - direct_channel(budgets, levels)).max() <= 1e-9

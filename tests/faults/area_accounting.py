@@ -315,7 +315,9 @@ _CERTIFICATES = (
         file=_ACCOUNTING + "certificate/top_b_first.py",
         before="        return max(self.whole.delta(t, cells), self._of_couple(t))\n",
         after="        return self.whole.delta(t, cells)\n",
-        caught_by=("tests/accounting/test_top_b_first.py",),
+        caught_by=(
+            "tests/accounting/test_top_b_first.py::test_the_curve_is_above_that_of_a_whole_coordinate_and_that_of_a_couple",
+        ),
     ),
     Fault(
         name="accounting-frequencies-left-out-too-early",

@@ -180,9 +180,11 @@ def test_tiny_budgets_give_uniform_reports(budget):
 
 def test_a_table_that_leaks_is_refused(monkeypatch):
     """No budget is known to get here: let the exact check say no."""
-    monkeypatch.setattr("apes.mathematics.thresholds._is_private_exactly", lambda row, epsilon: False)
+    asked = []
+    monkeypatch.setattr("apes.mathematics.thresholds._is_private_exactly", lambda row, epsilon: asked.append(epsilon))
     with pytest.raises(ParameterError, match=r"budgets\[1\] = 45\.0 gives no exact table at 256 levels"):
         acceptance_thresholds(np.array([1.0, 45.0]), 256)
+    assert asked == [45.0]
 
 
 def test_users_in_a_block_do_not_change_each_other():
