@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 import pytest
 import typer
-from levels import sampled
 from typer.testing import CliRunner
 
 from apes.cli.main import GROUPS, app
@@ -48,7 +47,16 @@ def numeric(group, name):
 NUMBERS = [(group, name, option.opts[0], option.type.name) for group, name in ROWS for option in numeric(group, name)]
 # Flower tries an address of this machine when it is imported.
 LEVELS = [pytest.param(*row, marks=pytest.mark.service) if row[0] == "federation" else row for row in NUMBERS]
-ANSWERED = [row for row in NUMBERS if row[1] in ("account", "audit", "converge")]
+ANSWERED = [row for row in NUMBERS if row[1] in ("audit", "converge", "account")]
+# An account takes longest.
+AS_SERVICE = [row for row in ANSWERED if row[1] == "account" and row[2] in ("--users", "--norm")]
+AS_UNIT = [row for row in ANSWERED if row[1] != "account" and row[2] in ("--dimensions", "--users")]
+WITH_ALL = [
+    row
+    if row in AS_UNIT
+    else pytest.param(*row, marks=pytest.mark.service if row in AS_SERVICE else pytest.mark.exhaustive)
+    for row in ANSWERED
+]
 
 
 def needed(group, name, but):
@@ -133,7 +141,7 @@ def test_a_number_beyond_reason_is_refused_in_one_line(group, name, option, kind
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("group", "name", "option", "kind"), sampled(ANSWERED, 3), ids=lambda value: value or "apes")
+@pytest.mark.parametrize(("group", "name", "option", "kind"), WITH_ALL, ids=lambda value: value or "apes")
 def test_whatever_number_it_is_there_is_an_answer_or_a_line(group, name, option, kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for value in BEYOND:

@@ -87,6 +87,7 @@ EXTREMES = [
     {"delta": "0.5"},
     {"clip": "1e-30"},
     {"cap": "1e-9"},
+    {"users": "3"},
 ]
 
 
@@ -94,7 +95,8 @@ EXTREMES = [
     ("way", "changed"),
     [
         *(("apes", changed) for changed in EXTREMES),
-        *sampled([(way, changed) for way in WAYS[1:] for changed in EXTREMES], 6),
+        *(pytest.param(way, EXTREMES[5], marks=pytest.mark.service) for way in WAYS[1:]),
+        *sampled([(way, changed) for way in WAYS[1:] for changed in EXTREMES[:5] + EXTREMES[6:]], 4),
     ],
     ids=str,
 )
