@@ -61,7 +61,7 @@ FAULTS = (
         file=f"{_SERVICE}/intake.py",
         before="        if not self.senders.isdisjoint(part.senders):\n",
         after="        if self.senders == part.senders and not part.senders:\n",
-        caught_by=("tests/federation/test_workers.py::test_a_part_is_joined_once",),
+        caught_by=("tests/federation/test_rounds.py::test_a_part_is_joined_once",),
     ),
     Fault(
         name="a-senders-reports-go-to-any-worker",
@@ -69,7 +69,7 @@ FAULTS = (
         file=f"{_SERVICE}/crew.py",
         before="    return int.from_bytes(written_sender(report)[-4:]) % workers\n",
         after="    return int.from_bytes(report[-4:]) % workers\n",
-        caught_by=("tests/federation/test_workers.py::test_all_of_one_sender_go_to_one_worker",),
+        caught_by=("tests/federation/test_rounds.py::test_all_of_one_sender_go_to_one_worker",),
     ),
     # Rounds.
     Fault(

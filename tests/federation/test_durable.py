@@ -1,5 +1,6 @@
 """Databases in the hands of one process or of several, and the ledgers on them."""
 
+import json
 import os
 import sqlite3
 import stat
@@ -109,6 +110,16 @@ def test_a_witness_is_on_the_disk_and_in_its_folder_before_anything_leaves(tmp_p
         witness.cover(RUN, number, bytes([9]) * 32)
     assert synced == [tmp_path]
     assert Witness(tmp_path / "witness.json").last(RUN) == (3, 64 * "0")
+
+
+@pytest.mark.parametrize(
+    "runs", [[], "x", {"a": 1}, {"a": [0, 64 * "0"]}, {"a": [1, "0"]}, {"a": [1, 64 * "0", 1]}, {"a": [True, 64 * "0"]}]
+)
+def test_what_is_no_witness_is_refused(tmp_path, runs):
+    file = tmp_path / "witness.json"
+    file.write_text(json.dumps({"ledger": 32 * "0", "runs": runs}))
+    with pytest.raises(DataError, match=r"witness\.json: "):
+        Witness(file)
 
 
 def test_a_second_opener_is_refused(file):

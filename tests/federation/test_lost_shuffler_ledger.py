@@ -11,9 +11,11 @@ from parties import APES, RUN, Shuffler, honest, is_of, path
 
 from apes.errors import DataError
 from apes.shuffler.service.ledger import Closed, ShufflerLedger
-from apes.shuffler.service.witness import Witness, new_witness
+from apes.shuffler.service.witness import new_witness
 from apes.wire.frames import framed
 from apes.wire.release import Release, receipt_of
+
+pytestmark = pytest.mark.service
 
 
 @pytest.fixture
@@ -75,7 +77,6 @@ def goes_on(shuffler, small):
     return same and (other.status_code, following.status_code) == (409, 200)
 
 
-@pytest.mark.service
 def test_a_ledger_that_is_gone_or_old_is_noticed(shuffler, small, tmp_path):
     """An attack: round 1 was released again, without the victim, and a second roster was signed, without the dismissed.
 
@@ -100,7 +101,6 @@ def test_a_ledger_that_is_gone_or_old_is_noticed(shuffler, small, tmp_path):
     assert goes_on(shuffler, small)
 
 
-@pytest.mark.service
 def test_without_its_witness_or_with_anothers_it_does_not_start(shuffler):
     witness = shuffler.folder / "witness.json"
     kept = witness.read_bytes()
@@ -144,13 +144,3 @@ def test_a_process_killed_between_ledger_and_witness_it_goes_on(process, small):
     process.start()
     assert witness.read_bytes() != seen
     assert process.http.post(path(2), content=body).content == process.get(2).content == release
-
-
-@pytest.mark.parametrize(
-    "runs", [[], "x", {"a": 1}, {"a": [0, 64 * "0"]}, {"a": [1, "0"]}, {"a": [1, 64 * "0", 1]}, {"a": [True, 64 * "0"]}]
-)
-def test_what_is_no_witness_is_refused(tmp_path, runs):
-    file = tmp_path / "witness.json"
-    file.write_text(json.dumps({"ledger": 32 * "0", "runs": runs}))
-    with pytest.raises(DataError, match=r"witness\.json: "):
-        Witness(file)

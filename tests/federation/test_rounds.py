@@ -8,7 +8,9 @@ import pytest
 from parties import ANALYZER, BUDGETS, LEVELS, RECEIPTS, RUN, TOKEN, announced, honest, is_of
 
 from apes.errors import DataError
+from apes.shuffler.service.crew import share_of
 from apes.shuffler.service.gate import Gate
+from apes.shuffler.service.intake import Intake
 from apes.shuffler.service.ledger import Closed, ShufflerLedger
 from apes.shuffler.service.policy_file import PolicyFile
 from apes.shuffler.service.refused import RequestRefused
@@ -216,6 +218,26 @@ def test_a_ledgers_link_stands_for_all_that_a_roster_holds(tmp_path):
         ledger.close()
     assert [len(some) for some in links] == [2, 2]
     assert not links[0] & links[1]
+
+
+def test_all_of_one_sender_go_to_one_worker(small):
+    places = {share_of(report, 3) for number in (1, 2) for report in honest(small, [4], number=number)}
+    assert len(places) == 1
+    assert len({share_of(report, 3) for report in honest(small)}) > 1
+    assert share_of(b"", 3) in range(3)
+
+
+def test_a_part_is_joined_once(small):
+    """What two workers both have, or does not add up, is not added."""
+    part, whole = (Intake(small.policy, small.announced(), small.shuffler) for _ in range(2))
+    part.take(honest(small, range(5)))
+    whole.join(part.part())
+    with pytest.raises(Exception, match="have counted already"):
+        whole.join(part.part())
+    wrong = part.part()
+    with pytest.raises(Exception, match="do not add up to its 1 senders"):
+        whole.join(replace(wrong, senders={bytes(32)}))
+    assert is_of(whole, range(5))
 
 
 @pytest.fixture

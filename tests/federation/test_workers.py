@@ -9,16 +9,18 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
+from levels import sampled
 from parties import ANALYZER, RUN, RUNS, Shuffler, honest, is_of, long_beginning, path, until
 from test_intake import ATTACKS
 
-from apes.shuffler.service.crew import Crew, share_of
-from apes.shuffler.service.intake import Intake
+from apes.shuffler.service.crew import Crew
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.refused import RequestRefused
 from apes.shuffler.service.rounds import Rounds
 from apes.wire.frames import framed
 from apes.wire.release import Release
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +72,7 @@ async def released(rounds, small, body):
     return await rounds.close_round(RUN, 1, in_pieces(body))
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [
-        pytest.param(2, marks=pytest.mark.process),
-        pytest.param(1, marks=pytest.mark.exhaustive),
-        pytest.param(3, marks=pytest.mark.exhaustive),
-    ],
-)
+@pytest.mark.parametrize("workers", sampled([2, 1, 3], 1))
 def test_the_release_is_the_same_whatever_the_number_of_workers(small, mixed, tmp_path, workers):
     alone, crew = ShufflerLedger(tmp_path / "alone"), ShufflerLedger(tmp_path / "crew")
     counters, body = Crew(small.shuffler, workers), b"".join(framed(mixed))
@@ -95,27 +90,6 @@ def test_the_release_is_the_same_whatever_the_number_of_workers(small, mixed, tm
     assert receipt.refused["duplicate"] >= 8
 
 
-def test_all_of_one_sender_go_to_one_worker(small):
-    places = {share_of(report, 3) for number in (1, 2) for report in honest(small, [4], number=number)}
-    assert len(places) == 1
-    assert len({share_of(report, 3) for report in honest(small)}) > 1
-    assert share_of(b"", 3) in range(3)
-
-
-def test_a_part_is_joined_once(small):
-    """What two workers both have, or does not add up, is not added."""
-    part, whole = (Intake(small.policy, small.announced(), small.shuffler) for _ in range(2))
-    part.take(honest(small, range(5)))
-    whole.join(part.part())
-    with pytest.raises(Exception, match="have counted already"):
-        whole.join(part.part())
-    wrong = part.part()
-    with pytest.raises(Exception, match="do not add up to its 1 senders"):
-        whole.join(replace(wrong, senders={bytes(32)}))
-    assert is_of(whole, range(5))
-
-
-@pytest.mark.process
 @pytest.mark.parametrize("step", ["_begin", "_take", "_end"])
 def test_a_worker_that_dies_at_a_step_loses_the_batch_and_nothing_else(crew, small, tmp_path, monkeypatch, step):
     """Killed as it is asked to begin, to count, or for what it counted: a refusal; sent again, it is taken, once."""
@@ -140,7 +114,6 @@ def test_a_worker_that_dies_at_a_step_loses_the_batch_and_nothing_else(crew, sma
     ledger.close()
 
 
-@pytest.mark.process
 def test_a_worker_killed_in_the_middle_of_a_batch(shuffler, small):
     """The batch is refused and nothing released; sent again it is, once."""
     run = shuffler.next_run()
@@ -188,7 +161,6 @@ def test_workers_killed_at_any_moment_lose_nothing_and_release_nothing_twice(shu
     assert 503 in seen
 
 
-@pytest.mark.process
 def test_workers_end_with_a_service_that_is_killed(shuffler, small):
     run = shuffler.next_run()
     connection = shuffler.begin_upload(run, b"".join(framed(honest(small, run=run))))
