@@ -91,19 +91,19 @@ class Killed(BaseException):
     """The analyzer is gone: nothing of it runs any more, no handler of errors either."""
 
 
-def few_people(users=3, budgets=(0.5, 0.75, 1.0)):
-    """So many people with two rows of four numbers each, in three classes, and nine rows to judge by."""
+def few_people(users=3, budgets=(0.5, 0.75, 1.0), features=4):
+    """So many people with two rows of numbers each, in three classes, and nine rows to judge by."""
     rng = np.random.default_rng(21)
-    rows, labels = rng.random((2 * users, 4), dtype=np.float32), np.arange(2 * users) % 3
-    test = Examples(rng.random((9, 4), dtype=np.float32), np.arange(9) % 3)
+    rows, labels = rng.random((2 * users, features), dtype=np.float32), np.arange(2 * users) % 3
+    test = Examples(rng.random((9, features), dtype=np.float32), np.arange(9) % 3)
     return People(rows, labels, np.arange(0, 2 * users + 1, 2), np.resize(budgets, users), test=test)
 
 
-def small_federation(folder, *, rounds=2, vaults=3, keep_sealed=False, **choices):
-    """Make the folders of a federation of three people, one per vault, all of whom are needed."""
+def small_federation(folder, *, rounds=2, vaults=3, keep_sealed=False, smallest_cohort=None, **choices):
+    """Make the folders of a federation of a few people, one per vault; all of them are needed if not told otherwise."""
     people = few_people(vaults)
     subject, plan = Subject(LogisticRegression(4, 3), people.test, vaults), Plan(rounds=rounds, levels=16, **choices)
-    limits = {"colluding": 0, "smallest_cohort": vaults, "keep_sealed": keep_sealed}
+    limits = {"colluding": 0, "smallest_cohort": smallest_cohort or vaults, "keep_sealed": keep_sealed}
     with without_ports():
         setup.set_up(folder, plan, subject, people, vaults, **limits)
     return folder

@@ -1,23 +1,21 @@
-"""A federation put together by hand, party by party, as on several hosts: invite, join, admit, start every script."""
+"""A federation put together by hand, party by party, as on several hosts: invite, join, admit, train.
 
-import contextlib
+Here in one process; its start scripts run in test_hostile_server.py.
+"""
+
 import json
-import os
-import signal
-import socket
-import subprocess
-import time
 from unittest.mock import ANY
 
 import numpy as np
 import pytest
+from local_federation import LocalFederation
 from parties import apes, joining
+from trials import is_simulated
 
-from apes.federation.trial.layout import free_ports
-from apes.federation.trial.processes import environment
+from apes.federation.trial.layout import Federation, Layout
+from apes.storage.settings import write_settings
 
-# One worker builds the module's fixture, once.
-pytestmark = pytest.mark.xdist_group("by_hand")
+pytestmark = pytest.mark.service
 
 
 def write_data(path, seed, budgets, features=784):
@@ -36,68 +34,34 @@ def write_data(path, seed, budgets, features=784):
 @pytest.fixture(scope="module")
 def invited(tmp_path_factory):
     folder = tmp_path_factory.mktemp("h")
-    ports = free_ports(2)
     options = ["--users", 3, "--rounds", 1, "--nodes", 2, "--smallest-cohort", 1, "--largest-card", 2, "--levels", 16]
     options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1"]
-    servers = ["--shuffler", f"127.0.0.1:{ports[0]}", "--superlink", f"127.0.0.1:{ports[1]}"]
+    servers = ["--shuffler", "127.0.0.1:1", "--superlink", "127.0.0.1:2"]
     code, output, errors = apes("federation", "invite", folder / "org", *options, *servers, "--json")
     assert code == 0, errors
-    return folder, ports, json.loads(output)["run"]
+    return folder, json.loads(output)["run"]
 
 
-@contextlib.contextmanager
-def running(*scripts):
-    """Run start scripts until the block ends; couriers sign off first."""
-    with contextlib.ExitStack() as stack:
-        for script in scripts:
-            log = stack.enter_context((script.parent / f"{script.stem}.log").open("wb"))
-            process = subprocess.Popen([script], stdout=log, stderr=log, env=environment(), start_new_session=True)
-            stack.callback(process.wait)
-            stack.callback(os.killpg, process.pid, signal.SIGTERM)
-        yield
-
-
-def wait_for(condition):
-    """Poll until the condition holds."""
-    end = time.monotonic() + 180
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
-@pytest.mark.slow
 def test_from_the_invitation_to_the_model(invited):
-    folder, ports, run = invited
+    folder, run = invited
     org = folder / "org"
-    devices = []
+    layout = Layout(org)
     for number, budgets in enumerate(([0.5], [1.0, 2.0]), 1):
         data = write_data(folder / f"data{number}.npz", number, budgets)
-        device = folder / f"device{number}"
-        joined = apes(*joining(device, org / "invitation", data))
+        joined = apes(*joining(layout.device(number), org / "invitation", data))
         assert joined[0] == 0, joined[2]
-        devices.append(device)
-    assert apes("federation", "admit", org, *(device / "card.json" for device in devices))[0] == 0
-    nodes = [device / "start-courier.sh" for device in devices]
-    # One bad key, the first that is looked at, keeps nobody else out.
-    (org / "superlink" / "nodes" / "node-.pub").write_text("junk")
-    with running(
-        org / "shuffler" / "start.sh", org / "superlink" / "start.sh", *(d / "start-vault.sh" for d in devices)
-    ):
-        wait_for(lambda: is_up(ports[1]))
-        subprocess.run([org / "superlink" / "register.sh"], env=environment(), capture_output=True, check=True)
-        with running(*nodes):
-            subprocess.run(
-                [org / "analyzer" / "start.sh"], env=environment(), timeout=180, capture_output=True, check=True
-            )
-            wait_for((org / "analyzer" / "run" / "summary.json").exists)
-    summary = json.loads((org / "analyzer" / "run" / "summary.json").read_text())
-    assert summary["run"] == run
-    assert summary["participants_by_round"] == [3]
-
-
-def is_up(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    cards = [layout.device(number) / "card.json" for number in (1, 2)]
+    assert apes("federation", "admit", org, *cards)[0] == 0
+    settings = json.loads((org / "analyzer" / "analyzer.json").read_text())
+    (org / "analyzer" / "analyzer.json").write_text(json.dumps(settings | {"keep_sealed": True}))
+    # What lies together is a trial, whoever made its parts.
+    write_settings(layout.settings, Federation(run, 2, 3, 1, 1, 2))
+    with LocalFederation(org) as federation:
+        federation.train()
+    trained = federation.finished()
+    assert trained.summary["run"] == run
+    assert trained.summary["participants_by_round"] == [3]
+    assert is_simulated(trained)
 
 
 @pytest.mark.parametrize(

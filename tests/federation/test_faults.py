@@ -1,107 +1,131 @@
 """Processes that die, and a disk that refuses: no report counts twice, no budget is spent twice, no round is lost.
 
-One federation of three devices trains through all of it, fault after fault. Every test brings up what is missing, so it
-can run alone; run in order, they cost one start. After each, the books of all three parties must agree.
+One federation of two devices goes through all of it, fault after fault: it begins with an `up` that is killed and ends
+with one that is told to stop. Every test brings up what is missing, so it can run alone; run in order, they cost one
+start. After each, the books of all parties must agree. Every step at which an analyzer, a vault or the shuffler may die
+is tried in test_local_federation.py; here it is one of each that really dies.
 """
 
 import contextlib
 import json
 import resource
-import shutil
 import signal
 import sqlite3
-import subprocess
 import time
 
 import numpy as np
 import psutil
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import APES, apes, new_run, worst_of
+from local_federation import few_people
+from parties import apes, new_run, worst_of
+from trials import begin_up
 
-from apes import CountedBatch, Plan, Simulation
+from apes import CountedBatch, LogisticRegression, Plan
 from apes.accounting.roster import read_as
 from apes.federation.subject import Subject
 from apes.federation.terms import FederationTerms
+from apes.federation.trial.processes import is_running
 from apes.federation.trial.setup import set_up
 from apes.federation.trial.trial import FederationError, Trial
 from apes.training.run_folder import RunFolder
 from apes.wire.release import Release
 
-# One worker builds the module's fixture, once.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("faults")]
-# A round takes 7 seconds on a quiet machine; nobody who lives may be left out on a busy one.
-DEVICES, ROUNDS, ROUND_SECONDS = 3, 16, 120.0
+pytestmark = pytest.mark.process
+# More rounds than there is time for; nobody who lives may be left out on a busy machine.
+DEVICES, ROUNDS, ROUND_SECONDS = 2, 5000, 600.0
+# Wide enough for a checkpoint that is larger than all other files.
+FEATURES = 2000
+_PATIENCE = 400.0
 
 
 @pytest.fixture(scope="module")
-def trial(small_digits, tmp_path_factory):
-    """Three devices of one user each; whatever runs at the end is stopped."""
-    folder = tmp_path_factory.mktemp("f") / "faults"
-    plan, people = Plan(rounds=ROUNDS, levels=16), Simulation(users=DEVICES, budgets="grid:0.5:1", features="pixels")
-    set_up(
-        folder,
-        plan,
-        Subject.of_images(people, small_digits),
-        people.people(small_digits),
-        DEVICES,
-        colluding=0,
-        round_seconds=ROUND_SECONDS,
-    )
+def trial(tmp_path_factory):
+    """Two devices of one user each; whatever runs at the end is stopped."""
+    folder, people = tmp_path_factory.mktemp("f") / "faults", few_people(DEVICES, features=FEATURES)
+    plan, subject = Plan(rounds=ROUNDS, levels=16), Subject(LogisticRegression(FEATURES, 3), people.test, DEVICES)
+    set_up(folder, plan, subject, people, DEVICES, colluding=0, round_seconds=ROUND_SECONDS)
     trial = Trial(folder)
+    for number in range(1, DEVICES + 1):
+        change(trial.layout.vault(number) / "vault.json", answer_seconds=1.0)
     try:
         yield trial
     finally:
         trial.down()
 
 
-def test_a_shuffler_killed_in_mid_round_goes_on_from_its_ledger(trial):
-    go_on(trial)
-    before = next_round(trial)
-    wait("a report", lambda: any(len(before) + 1 in answered for answered, _ in vaults(trial).values()))
-    kill(trial, "shuffler")
-    # Everybody has reported, and there is nobody to take it.
-    wait("all reports", lambda: all(len(before) + 1 in answered for answered, _ in vaults(trial).values()))
-    assert trial.metrics() == before
-    trial.start(["shuffler"])
-    wait_for_rounds(trial, len(before) + 1)
-    assert trial.metrics()[: len(before)] == before
-    books = check_books(trial)
-    assert all(len(senders) == DEVICES for _, senders in books.values())
+def change(file, **changes):
+    """Change a settings file by hand."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
-def test_an_analyzer_killed_after_a_round_goes_on_from_its_checkpoint(trial):
-    go_on(trial)
-    before = next_round(trial)
-    # Some have answered the round that is lost with it; they are asked again and must not be charged again.
-    wait("an answer", lambda: any(len(before) + 1 in answered for answered, _ in vaults(trial).values()))
-    kill_analyzer(trial)
-    before = trial.metrics()
-    go_on(trial)
-    wait_for_rounds(trial, len(before) + 1)
-    assert trial.metrics()[: len(before)] == before
+def test_a_second_up_is_refused_and_a_killed_one_leaves_its_parties(trial):
+    with begin_up(trial.layout.folder) as up:
+        try:
+            wait("a round", lambda: trial.metrics() or up.poll() is not None)
+            assert up.poll() is None, up.stderr.read()
+            before = trial.processes.all()
+            code, _, errors = apes("federation", "up", trial.layout.folder)
+            assert code == 2
+            assert "federation.json is in use by another process" in errors
+            next_round(trial)
+            assert up.poll() is None
+            assert trial.processes.all() == before
+        finally:
+            up.kill()
+    assert up.wait() == -signal.SIGKILL
+    assert set(trial.processes.all()) == {"shuffler", "superlink", *trial.vaults, *trial.nodes}
+    # The rounds go on.
+    next_round(trial)
     check_books(trial)
 
 
-def test_an_analyzer_killed_before_its_checkpoint_takes_the_same_release(trial, tmp_path):
-    go_on(trial)
-    before = next_round(trial)
-    lost, run = len(before) + 1, trial.layout.analyzer / "run"
-    files = ["checkpoint.npz", "metrics.jsonl", "exposures.jsonl"]
-    for name in files:
-        shutil.copy2(run / name, tmp_path)
-    assert RunFolder.open(run).load().rounds == len(before)
-    wait_for_rounds(trial, lost)
-    kill_analyzer(trial)
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits the files of another process")
+def test_a_disk_that_takes_no_checkpoint_ends_the_run_and_keeps_the_last_one(trial):
+    run = go_on(trial, anew=True)
+    next_round(trial)
+    with mid_round(trial) as lost:
+        folder = trial.layout.analyzer / "run"
+        kept = (folder / "checkpoint.npz").read_bytes()
+        before = trial.metrics()
+        # Enough for a batch of reports, too little for the checkpoint: the round is released, and not kept.
+        resource.prlimit(analyzer_pid(trial), resource.RLIMIT_FSIZE, (len(kept) * 3 // 4,) * 2)
+    with pytest.raises(FederationError, match=r"run cannot be written, so round \d+ does not count yet: .*too large"):
+        trial.watch(run, lambda entry: None)
+    assert trial.metrics() == before
+    assert (folder / "checkpoint.npz").read_bytes() == kept
+    assert not list(folder.glob(".checkpoint*"))
     released, asked = releases(trial)[lost][0], times_asked(trial, lost)
-    for name in files:
-        shutil.copy2(tmp_path / name, run / name)
     go_on(trial)
     wait_for_rounds(trial, lost)
     assert trial.metrics()[: len(before)] == before
     assert releases(trial)[lost][0].encode() == released.encode()
     assert times_asked(trial, lost) == asked == DEVICES
-    assert not (run / "rounds" / f"{lost:06d}.sealed").exists()
+    check_books(trial)
+
+
+def test_a_shuffler_killed_in_mid_round_goes_on_from_its_ledger(trial):
+    go_on(trial)
+    with mid_round(trial) as number:
+        kill(trial, "shuffler")
+    # Everybody reports, and there is nobody to take it.
+    wait("all reports", lambda: all(number in answered for answered, _ in vaults(trial).values()))
+    before = trial.metrics()
+    assert len(before) == number - 1
+    trial.start(["shuffler"])
+    assert wait_for_rounds(trial, number)[: number - 1] == before
+    check_books(trial)
+
+
+def test_an_analyzer_killed_in_mid_round_goes_on_from_its_checkpoint(trial):
+    """Some have answered the round that is lost with it; they are asked again and must not be charged again."""
+    go_on(trial)
+    with mid_round(trial) as number:
+        kill_analyzer(trial)
+    before = trial.metrics()
+    assert len(before) == number - 1
+    go_on(trial)
+    assert wait_for_rounds(trial, number)[: number - 1] == before
     check_books(trial)
 
 
@@ -112,104 +136,82 @@ def test_a_superlink_killed_and_started_again_takes_the_run_again(trial):
     kill(trial, "superlink")
     trial.start(["superlink"])
     trial.submit()
-    wait("the old analyzer's end", lambda: not is_running(old))
-    wait_for_rounds(trial, len(before) + 1)
+    wait("the old analyzer's end", lambda: not runs(old))
+    reached = len(trial.metrics())
+    wait_for_rounds(trial, reached + 1)
     assert {name: trial.processes.all()[name] for name in trial.nodes} == nodes
     assert trial.metrics()[: len(before)] == before
-    books = check_books(trial)
-    assert all(len(senders) == DEVICES for _, senders in books.values())
-
-
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits the files of another process")
-def test_a_disk_that_takes_no_checkpoint_ends_the_run_and_keeps_the_last_one(trial):
-    run = go_on(trial, anew=True)
-    before, folder = next_round(trial), trial.layout.analyzer / "run"
-    # Enough for a batch of reports and a log, too little for the checkpoint: the round is released, and not kept.
-    limit = (folder / "checkpoint.npz").stat().st_size * 3 // 4
-    resource.prlimit(analyzer_pid(trial), resource.RLIMIT_FSIZE, (limit, limit))
-    kept = (folder / "checkpoint.npz").read_bytes()
-    with pytest.raises(FederationError, match=r"run cannot be written, so round \d+ does not count yet: .*too large"):
-        trial.watch(run, lambda entry: None)
-    assert trial.metrics() == before
-    assert (folder / "checkpoint.npz").read_bytes() == kept
-    assert not list(folder.glob(".checkpoint*"))
-    lost = len(before) + 1
-    released, asked = releases(trial)[lost][0], times_asked(trial, lost)
-    go_on(trial)
-    wait_for_rounds(trial, lost)
-    assert trial.metrics()[: len(before)] == before
-    assert releases(trial)[lost][0].encode() == released.encode()
-    assert times_asked(trial, lost) == asked == DEVICES
     check_books(trial)
 
 
-def test_a_device_that_dies_in_mid_round_is_not_counted_and_the_certificate_says_so(trial):
-    # As patient as the machine asks for; the first round may have had loops to compile.
-    seconds = max(15.0, 3 * max((entry.seconds for entry in trial.metrics()[1:]), default=10.0))
-    change_settings(trial, round_seconds=seconds)
-    go_on(trial, anew=True)
-    before = next_round(trial)
-    # The one with the smallest budget: without another, the others' largest budget might go.
-    kill(trial, "courier-0001", "vault-0001")
-    alone = len(before) + 1
-    metrics = wait_for_rounds(trial, alone + 1)
-    stop_analyzer(trial)
-    books = check_books(trial)
-    assert [len(books[number][1]) for number in (alone - 1, alone, alone + 1)] == [DEVICES, DEVICES - 1, DEVICES - 1]
-    answered, spent = vaults(trial)[1]
-    assert alone not in answered
-    assert spent == len(before)
-    # As many are charged as took part, those with the largest budgets; more than if nobody had been missing.
-    certified = [entry.epsilon for entry in metrics]
-    assert certified == charged(trial, largest(trial, books)[: alone + 1])
-    whole = charged(trial, largest(trial, books)[: alone - 1] + [worst_of(roster(trial), DEVICES)] * 2)
-    assert certified[: alone - 1] == whole[: alone - 1]
-    assert certified[alone - 1] > whole[alone - 1]
-    assert certified[alone] > whole[alone]
-    change_settings(trial, round_seconds=ROUND_SECONDS)
-
-
-def test_up_killed_leaves_nothing_that_down_does_not_stop_and_up_goes_on(trial, tmp_path):
-    trial.down()
-    before = trial.metrics()
-    folder, output = trial.layout.folder, tmp_path / "output"
-    with (
-        output.open("wb") as file,
-        subprocess.Popen([APES, "federation", "up", folder], stdout=file, stderr=file) as up,
-    ):
-        try:
-            wait("a round", lambda: len(trial.metrics()) > len(before) or up.poll() is not None, 400)
-        finally:
-            up.kill()
-    before = trial.metrics()
-    assert up.returncode == -signal.SIGKILL, output.read_text()
-    assert not trial.summary.exists()
+def test_down_stops_everybody_and_up_goes_on_until_it_is_told_to_stop(trial):
+    folder = trial.layout.folder
+    go_on(trial)
     left = family(trial)
     assert len(left) > 2 * DEVICES + 2
     stopped = told("down", folder)["stopped"]
     assert set(stopped) == {"analyzer-0001", "shuffler", "superlink", *trial.vaults, *trial.nodes}
-    assert not [process for process in left if process.is_running() and is_running(process.pid)]
+    assert not [process for process in left if is_running(process)]
     assert not of_folder(folder)
     assert told("down", folder)["stopped"] == []
+    check_books(trial)
 
-    summary = told("up", folder)
+    before = trial.metrics()
+    with begin_up(folder) as up:
+        try:
+            wait("a round", lambda: len(trial.metrics()) > len(before) or up.poll() is not None)
+            assert up.poll() is None, up.stderr.read()
+            left = family(trial)
+            up.send_signal(signal.SIGTERM)
+            up.communicate(timeout=_PATIENCE)
+        finally:
+            up.kill()
+    assert up.returncode == 128 + signal.SIGTERM
+    assert not [process for process in left if is_running(process)]
     assert not of_folder(folder)
     assert trial.metrics()[: len(before)] == before
-    assert len(trial.metrics()) == summary["rounds"] == ROUNDS
-    books = check_books(trial)
-    assert summary["participants_by_round"] == [len(senders) for _, senders in books.values()]
-    assert summary["certified"]["epsilon_by_round"] == charged(trial, largest(trial, books))
-    with np.load(trial.layout.analyzer / "run" / "model.npz") as stored:
-        np.testing.assert_array_equal(stored["weights"], replayed(trial, books).model())
+    check_books(trial)
+
+
+@contextlib.contextmanager
+def mid_round(trial):
+    """A round in which the second vault has answered and the first was not asked, for as long as the block lasts.
+
+    The first one's courier stands still meanwhile, so the round cannot end.
+    """
+    with standing_still(trial.processes.all()[trial.nodes[0]]):
+        wait("half a round", lambda: last(trial, 2) > last(trial, 1))
+        number = last(trial, 2)
+        wait("the end of the one before", lambda: len(trial.metrics()) == number - 1)
+        yield number
+
+
+def last(trial, device):
+    """The last round that a vault answered."""
+    return max(vaults(trial)[device][0])
+
+
+@contextlib.contextmanager
+def standing_still(*processes):
+    """Processes that do nothing until the block ends."""
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.resume()
 
 
 def check_books(trial):
     """Check that analyzer, shuffler and vaults agree on every round; return the shuffler's rounds.
 
-    The books are read from the last to be written to the first, since the run may go on meanwhile.
+    The analyzer stands still meanwhile; the others end what they have begun, so their books are read after its own.
     """
-    progress = RunFolder.open(trial.layout.analyzer / "run").load()
-    books, own = releases(trial), vaults(trial)
+    analyzer = [psutil.Process(analyzer_pid(trial))] if runs(analyzer_pid(trial)) else []
+    with standing_still(*analyzer):
+        progress = RunFolder.open(trial.layout.analyzer / "run").load()
+        books, own = releases(trial), vaults(trial)
     dimensions, users = terms(trial).dimensions, senders_of(trial)
     # No round lost: those that the analyzer counts, at most one more at the shuffler, at most one more at the vaults.
     reached = progress.rounds
@@ -257,21 +259,6 @@ def replayed(trial, books):
 def roster(trial):
     """Everybody's budgets, in order of size."""
     return np.array(sorted(budget(trial, device) for device in range(1, DEVICES + 1)))
-
-
-def largest(trial, books):
-    """Whom rounds are charged for, by the roster: as many as were there."""
-    return [worst_of(roster(trial), release.receipt.users) for release, _ in books.values()]
-
-
-def charged(trial, budgets):
-    """What was spent after every round, by the budgets of those who took part in it."""
-    agreed = terms(trial)
-    accountant = agreed.terms.accountant(1, settled=False)
-    return [
-        accountant.charge(agreed.terms.exposure(number, of_round, agreed.dimensions))
-        for number, of_round in enumerate(budgets, 1)
-    ]
 
 
 def terms(trial):
@@ -339,17 +326,11 @@ def go_on(trial, *, anew=False):
     trial.start([name for name in ["shuffler", "superlink", *trial.vaults] if name not in living])
     trial.register_nodes()
     trial.start([name for name in trial.nodes if name not in living])
-    if is_running(analyzer_pid(trial)):
+    if runs(analyzer_pid(trial)):
         return None
     run = trial.submit()
-    wait("the analyzer", lambda: is_running(analyzer_pid(trial)))
+    wait("the analyzer", lambda: runs(analyzer_pid(trial)))
     return run
-
-
-def change_settings(trial, **changes):
-    """Change the analyzer's settings; a new analyzer reads them."""
-    file = trial.layout.analyzer / "analyzer.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 def next_round(trial):
@@ -364,11 +345,12 @@ def wait_for_rounds(trial, count):
     return trial.metrics()[:count]
 
 
-def wait(what, is_there, seconds=240.0):
-    end = time.monotonic() + seconds
+def wait(what, is_there):
+    """Wait for something; only a hang reaches the end."""
+    end = time.monotonic() + _PATIENCE
     while not is_there():
-        assert time.monotonic() < end, f"waited {seconds:g} seconds for {what}"
-        time.sleep(0.05)
+        assert time.monotonic() < end, f"waited {_PATIENCE:g} seconds for {what}"
+        time.sleep(0.02)
 
 
 def kill(trial, *names):
@@ -386,17 +368,17 @@ def analyzer_pid(trial):
 def kill_analyzer(trial):
     pid = analyzer_pid(trial)
     psutil.Process(pid).kill()
-    wait("the analyzer's end", lambda: not is_running(pid))
+    wait("the analyzer's end", lambda: not runs(pid))
 
 
 def stop_analyzer(trial):
-    if is_running(analyzer_pid(trial)):
+    if runs(analyzer_pid(trial)):
         kill_analyzer(trial)
 
 
-def is_running(pid):
+def runs(pid):
     with contextlib.suppress(psutil.NoSuchProcess):
-        return pid is not None and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return pid is not None and is_running(psutil.Process(pid))
     return False
 
 

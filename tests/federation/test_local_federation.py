@@ -9,9 +9,20 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from local_federation import BEGINNING, END, POINTS, ROUND, Killed, LocalFederation, copied, small_federation
+from local_federation import (
+    BEGINNING,
+    END,
+    POINTS,
+    ROUND,
+    Killed,
+    LocalFederation,
+    copied,
+    few_people,
+    small_federation,
+)
 from local_shuffler import POINTS as SHUFFLERS_POINTS
 from local_vault import POINTS as VAULTS_POINTS
+from parties import worst_of
 from trials import is_simulated
 
 from apes.errors import DataError, ProtocolError
@@ -249,6 +260,35 @@ def test_two_receipts_of_a_round_are_refused(undisturbed):
     with pytest.raises(ProtocolError, match="the shuffler signed two receipts of round 1"):
         run._receipts.keep(other)
     run._shuffler._http.close()
+
+
+def test_a_device_that_dies_is_not_counted_and_the_certificate_says_so(tmp_path):
+    """As many are charged as took part, those with the largest budgets; more than if nobody had been missing."""
+    folder = small_federation(tmp_path / "f", rounds=3, smallest_cohort=2)
+    with LocalFederation(folder) as federation:
+        answers = federation.grid.nodes[101]
+
+        def dies_in_the_second(head, whole):
+            if head.metadata.group_id == "2":
+                federation.vaults[0].fail("before the draw")
+            return answers(head, whole)
+
+        # The one with the smallest budget: without another, the others' largest budget might go.
+        federation.grid.nodes[101] = dies_in_the_second
+        federation.train()
+    summary = json.loads((federation.layout.analyzer / "run" / "summary.json").read_text())
+    assert summary["participants_by_round"] == [3, 2, 3]
+    assert federation.vaults[0].rows("select round from answers order by round") == [(1,), (3,)]
+    assert federation.vaults[0].rows("select sum(rounds) from spent") == [(2,)]
+    terms = federation.finished().terms
+    accountant = terms.terms.accountant(1, settled=False)
+    exposures = [
+        terms.terms.exposure(number, worst_of(few_people().budgets, users), 15)
+        for number, users in enumerate((3, 2, 3), 1)
+    ]
+    charged = [accountant.charge(exposure) for exposure in exposures]
+    assert summary["certified"]["epsilon_by_round"] == charged
+    assert charged[1] - charged[0] > charged[2] - charged[1]
 
 
 @pytest.mark.service
