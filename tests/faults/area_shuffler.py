@@ -317,6 +317,15 @@ FAULTS = (
         caught_by=_DOOR,
     ),
     Fault(
+        name="nobody-makes-room",
+        consequence="A crowd that wants nothing keeps the analyzer out for as long as it stays.",
+        file=f"{_SERVICE}/door.py",
+        before="        if crowded is not None and not self._make_room(crowded):\n",
+        after="        if crowded is not None:\n",
+        caught_by=("tests/federation/test_connections.py::test_a_crowd_does_not_shut_the_door",),
+        level="process",
+    ),
+    Fault(
         name="one-address-has-one-connection-more",
         consequence="The limit per address is not the one in the settings.",
         file=f"{_SERVICE}/door.py",

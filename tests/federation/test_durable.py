@@ -61,7 +61,12 @@ def test_a_file_is_on_the_disk_before_it_takes_anothers_place(tmp_path, monkeypa
     """Else a crash could leave neither the old nor the new; and nobody else may read what is secret on the way."""
     path, done = tmp_path / "secret", []
     path.write_bytes(b"old")
-    sync, move = os.fsync, os.replace
+    permit, sync, move = os.fchmod, os.fsync, os.replace
+
+    def permitted(number, mode):
+        # Whoever opened it before goes on reading.
+        done.append(("made", stat.S_IMODE(os.fstat(number).st_mode)))
+        permit(number, mode)
 
     def synced(number):
         done.append(("synced", os.fstat(number).st_size, stat.S_IMODE(os.fstat(number).st_mode)))
@@ -72,10 +77,11 @@ def test_a_file_is_on_the_disk_before_it_takes_anothers_place(tmp_path, monkeypa
         done.append(("moved", Path(part).parent == path.parent, place == path))
         move(part, place)
 
+    monkeypatch.setattr(os, "fchmod", permitted)
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", moved)
     write_bytes(path, b"the new one", 0o600)
-    assert done == [("synced", 11, 0o600), ("moved", True, True)]
+    assert done == [("made", 0o600), ("synced", 11, 0o600), ("moved", True, True)]
     assert path.read_bytes() == b"the new one"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -86,7 +92,6 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_alone(tmp_path, is_sec
     path.write_bytes(b"old")
 
     def fail(file):
-        # Whoever opened it now would go on reading what comes.
         is_open = bool(stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077)
         assert is_open != is_secret
         file.write(b"half")
