@@ -73,7 +73,7 @@ def test_every_figure_is_certified_for_just_what_the_command_does(tight):
         check_figures(way, tight.question, 3.5)
 
 
-@pytest.mark.parametrize("cap", [None, 0.2])
+@pytest.mark.parametrize("cap", [pytest.param(None, marks=pytest.mark.service), 0.2])
 def test_the_figures_of_one_way_are_those_of_its_command(cap):
     asked = question(300, target_epsilon=3.5, rounds=3)
     way = way_of(Setting(LEVELS, asked, 3, cap))
@@ -97,7 +97,7 @@ def test_what_fits_as_asked_needs_nothing_else():
     assert all(way.cap is None and "No cap is needed" in way.reason for way in advice.ways)
 
 
-@pytest.mark.parametrize("kind", [BITS, LEVELS, pytest.param(FIRST, marks=pytest.mark.service)])
+@pytest.mark.parametrize("kind", [*(pytest.param(kind, marks=pytest.mark.service) for kind in (BITS, FIRST)), LEVELS])
 def test_remedies_are_about_the_least_that_helps(kind):
     # Twice the people would do, or a third of the rounds.
     setting = Setting(kind, question(target_epsilon=1e9, rounds=6), 6)

@@ -125,6 +125,11 @@ def test_budgets_by_id(tmp_path):
     choices = CHOSEN | {"budget": None, "budgets": own, "ignore": ["e"]}
     folder = write_parts(tmp_path / "parts", table, by="turns")
     assert sorted(Partitions.open(folder, **choices).budgets) == sorted(People.from_table(table, **choices).budgets)
+    # Whoever has another budget is of other people.
+    everybody = choices | {"test_share": 0}
+    given = (own, dict(own), own | {"p00009": 9.0})
+    digests = [Partitions.open(folder, **everybody | {"budgets": each}).digest for each in given]
+    assert digests[0] == digests[1] != digests[2]
     own.pop("p00007")
     with pytest.raises(ParameterError, match="budgets must name every user, got none for 'p00007'"):
         Partitions.open(folder, **choices | {"test_share": 0})
@@ -170,6 +175,7 @@ def test_on_other_processes(tmp_path):
     assert elsewhere.model_sha256 == trained(people).model_sha256
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("cache_mb", [0, 1])
 def test_what_does_not_fit_is_read_again(cache_mb, tmp_path, monkeypatch):
     """Five pieces of about 0.4 MB: two of them fit into a megabyte, and stay there round after round."""

@@ -253,6 +253,7 @@ def test_what_names_a_table(tmp_path, monkeypatch):
     assert [is_table(name) for name in ("digits", "none.txt")] == [False] * 2
 
 
+@pytest.mark.service
 def test_a_torch_data_set():
     torch = pytest.importorskip("torch")
     x, y = torch.rand(12, 2, 3), torch.arange(12) % 3

@@ -27,14 +27,16 @@ GOAL = Goal(epsilon=0.3, delta=1e-6, rounds=1, exposure=Exposure(BUDGETS, 100))
 
 @pytest.fixture(scope="module")
 def choice():
-    return choose_levels(GOAL, levels=(8, 64, 256))
+    return choose_levels(GOAL, levels=(64, 128, 256))
 
 
 def test_every_number_of_levels_reaches_the_target(choice):
-    assert [(offer.levels, offer.bits) for offer in choice.offers] == [(8, 3), (64, 6), (256, 8)]
+    assert [(offer.levels, offer.bits) for offer in choice.offers] == [(64, 6), (128, 7), (256, 8)]
     for offer in choice.offers:
         goal = replace(GOAL, exposure=replace(GOAL.exposure, levels=offer.levels))
         assert offer.epsilon == goal.cost(np.minimum(BUDGETS, offer.cap)) <= 0.3
+        assert offer.error == standard_error(np.minimum(BUDGETS, offer.cap), offer.levels)
+        assert offer.error > 1.01 * standard_error(BUDGETS, offer.levels)
     # Under one budget fewer levels reveal more, so their cap is lower.
     caps = [offer.cap for offer in choice.offers]
     assert 0 < caps[0] < caps[1] < caps[2] < BUDGETS.max()

@@ -80,7 +80,12 @@ def test_no_more_than_the_target_lets_through(first):
         ({"target_epsilon": None}, apes.ParameterError, "and there was none; start a new run with --rounds 9"),
         ({"target_epsilon": "own:20"}, apes.ParameterError, "and there was none"),
         # What an open plan is fitted to is spent by the rounds that were planned.
-        ({"clip": None, "target_epsilon": 0.2}, apes.BudgetExceeded, r"fit into the target 0\.2 so; start a new run"),
+        pytest.param(
+            {"clip": None, "target_epsilon": 0.2},
+            apes.BudgetExceeded,
+            r"fit into the target 0\.2 so; start a new run",
+            marks=pytest.mark.service,
+        ),
     ],
     ids=["no target", "own targets", "spent"],
 )

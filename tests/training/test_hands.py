@@ -33,7 +33,6 @@ PLAN = apes.Plan(clip=0.1, rounds=3, seed=2)
 ONE_THREAD = apes.Workers(threads=1)
 PLANS = {
     "apes": PLAN,
-    "s-apes-first": apes.Plan(framework="s-apes-first", rounds=2),
     "one-bit with norm": apes.Plan(norm=0.5, clip=0.1, rounds=2),
     "continuous": apes.Plan(levels="continuous", clip=0.1, rounds=2),
     "sums": apes.Plan(framework="pldp", clip=0.1, rounds=2),

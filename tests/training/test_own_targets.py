@@ -176,7 +176,7 @@ class TestColumn:
         assert np.array_equal(mapped.rounds_by_user, run.rounds_by_user)
 
     def test_a_run_is_not_resumed_with_other_targets(self, tmp_path):
-        reached, plan = [], replace(self.plan, rounds=6, target_epsilon=column(self.targets.tolist(), tmp_path))
+        reached, plan = [], replace(self.plan, rounds=3, target_epsilon=column(self.targets.tolist(), tmp_path))
         apes.train(MODEL, people(), plan, after_round=reached.append)
         column((2 * self.targets).tolist(), tmp_path)
         with pytest.raises(apes.ParameterError, match="resume must be of the same basis"):

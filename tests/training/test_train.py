@@ -57,7 +57,6 @@ def test_patterns_are_learned():
                 {"framework": "unis"},
                 {"framework": "pldp"},
                 {"framework": "s-apes"},
-                {"framework": "s-apes", "sparsifier": "random-b", "levels": "continuous"},
                 {"framework": "s-apes-threshold"},
                 {"framework": "non-private"},
             )
@@ -66,7 +65,11 @@ def test_patterns_are_learned():
         # Whose certificate takes longest.
         *(
             pytest.param(choice, PEOPLE, marks=pytest.mark.service)
-            for choice in ({"levels": 16, "calibration": "inverse"}, {"framework": "s-apes-first"})
+            for choice in (
+                {"levels": 16, "calibration": "inverse"},
+                {"framework": "s-apes", "sparsifier": "random-b", "levels": "continuous"},
+                {"framework": "s-apes-first"},
+            )
         ),
         # Of so many coordinates that loops take them in several parts.
         pytest.param({}, Simulation(users=100, seed=5, features="pixels", data="mnist"), marks=pytest.mark.service),

@@ -105,7 +105,7 @@ def test_who_trains_does_not_judge():
         pytest.param("cells", marks=pytest.mark.service),
         pytest.param("rounds", marks=pytest.mark.service),
         pytest.param("norm", marks=pytest.mark.service),
-        "cap",
+        pytest.param("cap", marks=pytest.mark.service),
         "learning_rate",
         "last_step",
     ],
