@@ -34,7 +34,7 @@ def apes_audit(budgets, *, levels=256, **options):
     [
         pytest.param([1.0], 2, 20_000, 256, 1e-6, marks=SERVICE),
         ([2.0, 0.5], 2, 20_000, 2, 1e-6),
-        pytest.param([1.0] * 20, 10, 5000, 256, 1e-5, marks=SERVICE),
+        pytest.param([1.0] * 20, 10, 5000, 256, 1e-5, marks=EXHAUSTIVE),
         pytest.param([1.0] * 20, 10, 10_000, 3, 0.01, marks=SERVICE),
         pytest.param([5.0] + [0.1] * 30, 5, 5000, 17, 1e-3, marks=SERVICE),
         pytest.param(make_budgets("uniform2", 200, 1), 20, 2000, 256, 1e-5, marks=SERVICE),
@@ -122,7 +122,7 @@ def test_in_a_crowd_a_large_delta_finds_out_what_a_tiny_one_cannot(monkeypatch, 
     assert not apes_audit(np.full(n, 0.5), delta=0.02, **options).passed
 
 
-@pytest.mark.service
+@pytest.mark.exhaustive
 def test_others_who_do_not_perturb_do_not_hide_anybody(monkeypatch):
     budgets = np.full(100, 0.5)
     budgets[37] = 1.0

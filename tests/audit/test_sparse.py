@@ -1,6 +1,7 @@
 """Audits of every framework with a certificate: silent on the real pipeline, loud on weaker ones."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -87,19 +88,25 @@ def test_the_command_fails_loudly(monkeypatch, choices, dimensions):
     assert "AUDIT FAILED" in failed.stderr
 
 
-@pytest.mark.service
-@pytest.mark.parametrize("choices", [FIRST, RANDOM, THRESHOLD], ids=str)
+POPULATIONS = {
+    "alone": ([1.0], 1, 20_000, 3, 1e-6),
+    "different budgets": ([2.0, 0.5, 0.1], 5, 10_000, 17, 1e-4),
+    "ten": ([1.0] * 10, 20, 5000, 256, 0.02),
+    "in parts": ([0.5] * 2, 9000, 4, 256, 1e-3),
+}
+OFTEN_CHOSEN = [(FIRST, "different budgets"), (FIRST, "ten")]
+
+
 @pytest.mark.parametrize(
-    ("budgets", "dimensions", "trials", "levels", "delta"),
+    ("choices", "population"),
     [
-        ([1.0], 1, 20_000, 3, 1e-6),
-        ([2.0, 0.5, 0.1], 5, 10_000, 17, 1e-4),
-        ([1.0] * 10, 20, 5000, 256, 0.02),
-        ([0.5] * 2, 9000, 4, 256, 1e-3),
+        pytest.param(*case, marks=pytest.mark.exhaustive if case in OFTEN_CHOSEN else pytest.mark.service)
+        for case in product([FIRST, RANDOM, THRESHOLD], POPULATIONS)
     ],
-    ids=["alone", "different budgets", "ten", "in parts"],
+    ids=str,
 )
-def test_certificates_stand_the_audit(choices, budgets, dimensions, trials, levels, delta):
+def test_certificates_stand_the_audit(choices, population):
+    budgets, dimensions, trials, levels, delta = POPULATIONS[population]
     options = {"dimensions": dimensions, "trials": trials, "delta": delta, "seed": 1}
     result = audit(Terms(levels=levels, **choices), budgets, **options)
     assert 0 <= result.coordinate_audited <= result.coordinate_certified

@@ -102,8 +102,11 @@ class TestUpdates:
         ("case", "local"),
         [
             ("mlp", None),
-            *(pytest.param(case, None, marks=pytest.mark.service) for case in ("cnn", "reals")),
-            *(pytest.param(case, LOCAL, marks=pytest.mark.service) for case in CASES),
+            pytest.param("cnn", None, marks=pytest.mark.service),
+            pytest.param("mlp", LOCAL, marks=pytest.mark.service),
+            pytest.param("reals", LOCAL, marks=pytest.mark.service),
+            pytest.param("reals", None, marks=pytest.mark.exhaustive),
+            pytest.param("cnn", LOCAL, marks=pytest.mark.exhaustive),
         ],
     )
     def test_equal_those_of_a_loop_over_users(self, case, local):
@@ -160,12 +163,21 @@ class TestUpdates:
         assert np.abs(updates(model, block) - loop(module, functional.cross_entropy, block, (64,))).max() < 1e-6
 
 
+STEPS = apes.FedProx(epochs=3, learning_rate=0.3)
+
+
 class TestBits:
     """A user's update is the same bits in whichever block, at whichever place, on however many threads."""
 
-    @pytest.mark.service
-    @pytest.mark.parametrize("local", [None, apes.FedProx(epochs=3, learning_rate=0.3)])
-    @pytest.mark.parametrize("case", CASES)
+    @pytest.mark.parametrize(
+        ("case", "local"),
+        [
+            pytest.param("cnn", None, marks=pytest.mark.service),
+            pytest.param("mlp", STEPS, marks=pytest.mark.service),
+            *(pytest.param(case, None, marks=pytest.mark.exhaustive) for case in ("mlp", "reals")),
+            *(pytest.param(case, STEPS, marks=pytest.mark.exhaustive) for case in ("cnn", "reals")),
+        ],
+    )
     def test_whatever_the_company(self, case, local):
         make, loss, classes, shape = CASES[case]
         block = block_of(SIZES * 4, classes)
@@ -185,13 +197,19 @@ class TestBits:
         for part in (users, users[:40], users[:3], *users[:8, None]):
             assert np.array_equal(updates(model, pick(block, part)).view(np.int32), expected[part])
 
-    @pytest.mark.service
-    def test_of_a_run_on_any_threads_and_blocks(self):
-        ways = [apes.Workers(threads=1), apes.Workers(threads=2), apes.Workers(threads=2, users_at_once=16)]
-        first, *others = [trained(workers=workers).model_sha256 for workers in ways]
-        assert others == [first, first]
+    @pytest.mark.parametrize(
+        "workers",
+        [
+            pytest.param(apes.Workers(threads=2, users_at_once=16), marks=pytest.mark.service),
+            pytest.param(apes.Workers(threads=2), marks=pytest.mark.exhaustive),
+        ],
+        ids=["other blocks", "the same blocks"],
+    )
+    def test_of_a_run_on_any_threads_and_blocks(self, workers):
+        one_thread = trained(workers=apes.Workers(threads=1))
+        assert trained(workers=workers).model_sha256 == one_thread.model_sha256
 
-    @pytest.mark.process
+    @pytest.mark.exhaustive
     def test_of_a_run_in_other_processes(self):
         with ProcessPoolExecutor(2) as pool:
             elsewhere = trained(workers=apes.Workers(executor=pool))
@@ -460,8 +478,10 @@ class TestDigest:
 
     @pytest.mark.process
     def test_is_the_same_in_every_process(self):
+        """Which imports torch only when it is asked for."""
         code = (
-            "import apes, torch; torch.manual_seed(7); from torch import nn\n"
+            "import sys, apes; assert 'torch' not in sys.modules; apes.TorchModel; assert 'torch' in sys.modules\n"
+            "import torch; torch.manual_seed(7); from torch import nn\n"
             "class Own(nn.Linear):\n    def forward(self, rows): return 2 * super().forward(rows)\n"
             "model = apes.TorchModel(nn.Sequential(Own(4, 3)), lambda o, t: nn.functional.cross_entropy(o, t))\n"
             "print(model.digest, apes.Frozen(Own(4, 3)).digest)"
@@ -469,9 +489,3 @@ class TestDigest:
         said = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(2)}
         assert len(said) == 1
         assert re.search('"module": "[0-9a-f]{64}".*"frozen"', said.pop())
-
-
-@pytest.mark.process
-def test_torch_is_imported_only_when_asked_for():
-    code = "import sys, apes; assert 'torch' not in sys.modules; apes.TorchModel; assert 'torch' in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
