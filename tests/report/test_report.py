@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from apes.cli.main import app
+from apes.report.report import page_of
 from apes.report.words import citation, guaranteed
 from apes.storage import files
 from apes.storage.documents import escaped
@@ -25,7 +26,7 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.attributes, self.text, self._open = [], [], "", []
+        self.tags, self.attributes, self.cells, self.text, self._open = [], [], [], "", []
         self.feed(text)
         self.close()
         assert self._open == []
@@ -45,6 +46,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.text += data
+        if self._open and self._open[-1] == "td":
+            self.cells.append(data)
 
 
 def check(text):
@@ -117,6 +120,20 @@ def test_figures_are_those_of_the_log_and_not_of_a_summary(run):
     page = check((run / "report.html").read_text())
     assert f"{true:.4g}" in page.text
     assert "0.001 at" not in page.text
+
+
+def test_what_is_guaranteed_is_said_and_not_what_was_spent(table):
+    """Rounds were added after looking at the first ones: the limit is what is guaranteed."""
+    facts = cli("show", table, "--json")
+    facts["certified"] |= {"epsilon": 12.34123, "road": "adaptive", "epsilon_by_round": [0.12341, 0.2, 0.30001]}
+    page = check(page_of(facts))
+    assert "epsilon 12.35 at delta" in page.text
+    assert "factor of e^12.35 at most" in page.text
+    assert "That is this protects nobody" in page.text
+    assert not re.search("(strong|good|weak) protection", page.text)
+    # From above too: what was spent after every round, in the table and beside the curve.
+    assert {"0.1235", "0.3001"} <= set(page.cells)
+    assert "0.3001 after round 3" in "".join(value for _, name, value in page.attributes if name == "aria-label")
 
 
 def test_what_show_says(table):

@@ -80,7 +80,9 @@ def _privacy(facts: dict[str, Any]) -> list[str]:
     line = None if target is None else Line(target, "target")
     if line is None and certified["epsilon"] is not None:
         line = Line(certified["epsilon"], "guaranteed")
-    spent = Chart("Epsilon spent", certified["epsilon_by_round"] or (), from_zero=True, line=line)
+    # From above, as all that is proved: what is written beside the curve has as many digits.
+    by_round = [None if value is None else float(upwards(value)) for value in certified["epsilon_by_round"] or ()]
+    spent = Chart("Epsilon spent", by_round, from_zero=True, line=line)
     if certified["epsilon"] is not None:
         figures = [("guaranteed", f"epsilon {upwards(certified['epsilon'])} at delta {upwards(certified['delta'], 3)}")]
         figures += [("target", f"{target:g}")] if target is not None else []
@@ -183,10 +185,10 @@ def _by_round(facts: dict[str, Any]) -> str:
     """All figures, to be read or copied."""
     spent = facts["certified"]["epsilon_by_round"] or [None] * facts["rounds"]
     columns = zip(facts["accuracy_by_round"], facts["loss_by_round"], spent, facts["seconds_by_round"], strict=True)
-    shown = ("{:.4f}", "{:.4f}", "{:.4g}", "{:.3f}")
+    shown = ("{:.4f}".format, "{:.4f}".format, upwards, "{:.3f}".format)
     rows = []
     for number, figures in enumerate(columns, 1):
-        cells = ["" if value is None else form.format(value) for form, value in zip(shown, figures, strict=True)]
+        cells = ["" if value is None else show(value) for show, value in zip(shown, figures, strict=True)]
         rows.append((str(number), *cells))
     whole = table(("round", "accuracy", "loss", "epsilon spent", "seconds"), rows)
     return f"<details><summary>All rounds as a table</summary>{whole}</details>"
