@@ -98,7 +98,7 @@ def test_a_large_crowd_does_not_shut_the_door(small, tmp_path, count, kind, sour
         assert is_served(shuffler, small)
 
 
-def test_who_says_nothing_is_sent_away_and_who_sends_a_batch_is_not(small, tmp_path):
+def test_who_says_nothing_is_sent_away(small, tmp_path):
     """The crowds come after the batch has begun and are sent away while it still comes in; the token gives it time."""
     choices = {"header_seconds": 5.0, "connections": 50, "connections_per_address": 40}
     with running(Shuffler(tmp_path, small.policy, small.shuffler, **choices)) as shuffler:

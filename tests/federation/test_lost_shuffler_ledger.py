@@ -116,7 +116,7 @@ def test_without_its_witness_or_with_anothers_it_does_not_start(shuffler):
 
 
 @pytest.mark.process
-def test_a_process_killed_between_ledger_and_witness_it_goes_on(process, small):
+def test_killed_between_ledger_and_witness_it_goes_on(process, small):
     """The witness cannot be written, the ledger can: nothing leaves. Then it is killed; what it hands out is what it
     wrote down.
     """

@@ -239,7 +239,7 @@ MOMENTS = [(1, "before", False), (1, "after", False), (2, "before", False), (2, 
 
 @pytest.mark.parametrize("what", ["admit", "dismiss"])
 @pytest.mark.parametrize(("at", "when", "is_new"), MOMENTS)
-def test_ended_on_the_way_it_is_the_old_or_the_new(cards, monkeypatch, what, at, when, is_new):
+def test_killed_on_the_way_it_is_the_old_or_the_new(cards, monkeypatch, what, at, when, is_new):
     """The first file that is replaced is the cards', the second the policy's, then the nodes' keys."""
     org, files = cards
     real, done = os.replace, []

@@ -145,7 +145,7 @@ def test_receipts_of_a_run_follow_on_one_another(rounds, small):
         previous, before = bytes.fromhex(release.receipt.digest), release.receipt
 
 
-def test_a_batch_of_very_many_empty_frames_is_refused_early(rounds, small):
+def test_empty_frames_are_refused_early(rounds, small):
     """Twice as many as there are members, and 20,000 more, are looked at."""
     announce(rounds)
     taken = []
