@@ -229,4 +229,12 @@ FAULTS = (
         after='        if answer[:1] != b"\\x01":\n',
         caught_by=(f"{_HERE}test_fleet.py",),
     ),
+    Fault(
+        name="federation-a-full-ledger-ends-the-run",
+        consequence="A shuffler that cannot write for a moment ends the analyzer's run.",
+        file="src/apes/federation/shuffler_client.py",
+        before="                if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR:\n",
+        after="                if answer.status_code <= httpx.codes.SERVICE_UNAVAILABLE:\n",
+        caught_by=(f"{_HERE}test_shuffler_client.py",),
+    ),
 )

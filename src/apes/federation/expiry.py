@@ -32,8 +32,10 @@ def why_refused(error: BaseException, whose: str, host: str, port: int) -> str |
     return None
 
 
-def warning_of(connection: ssl.SSLObject | ssl.SSLSocket, whose: str) -> str | None:
-    """Warn of a connection's server if its certificate ends within a month."""
+def warning_of(connection: ssl.SSLObject | ssl.SSLSocket | None, whose: str) -> str | None:
+    """Warn of a connection's server if its certificate ends within a month; None if it has hung up by now."""
+    if connection is None:
+        return None
     # By position: httpx hands out OpenSSL's own object, which knows no names.
     shown = connection.getpeercert(True)
     return None if shown is None else about_end(whose, x509.load_der_x509_certificate(shown).not_valid_after_utc)
