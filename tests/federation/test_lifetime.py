@@ -82,7 +82,8 @@ SPARSE = {"framework": "s-apes-first", "keep": 0.2}
 COHORTS = [
     *(pytest.param({}, budgets) for budgets in EXTREME),
     *sampled([pytest.param({}, budgets) for budgets in RANDOM], 1),
-    *sampled([pytest.param(SPARSE, budgets) for budgets in [*EXTREME[1:], EXTREME[0], *RANDOM]], 1),
+    pytest.param(SPARSE, EXTREME[1], marks=pytest.mark.service),
+    *(pytest.param(SPARSE, budgets, marks=pytest.mark.exhaustive) for budgets in [EXTREME[0], *EXTREME[2:], *RANDOM]),
 ]
 
 

@@ -169,7 +169,7 @@ def test_logs_tell_no_values(vault, small):
 
 def test_rubbish(vault, small, noise):
     """Some of it framed as requests are: it is no request, costs nothing, and its log grows by the powers of two."""
-    lines, before, strings = len(vault.events()), spent(vault), noise(600)
+    lines, before, strings = len(vault.events()), spent(vault), noise(300)
     strings[::3] = [b"".join(framed([string, string[:60]])) for string in strings[::3]]
     assert {vault.ask(string) for string in strings} == {b"\1request"}
     counts = [event["count"] for event in vault.events()[lines:] if event["event"] == "refused"]
