@@ -107,6 +107,16 @@ def test_refusals(change, message):
         People(**parts(**change))
 
 
+@pytest.mark.parametrize("which", ["budgets", "targets"])
+def test_a_person_has_one_budget_and_one_target(which):
+    own = {"budgets": [0.1, 0.1, 0.3], "targets": [1.0, 1.0, 2.0]}
+    people = People.from_arrays(np.zeros((3, 2)), [0, 1, 0], users=["a", "a", "b"], **own)
+    assert (people.budgets.tolist(), people.targets.tolist()) == ([0.1, 0.3], [1.0, 2.0])
+    for other in ([0.5, 0.4, 0.3], [0.4, 0.5, 0.3]):
+        with pytest.raises(ParameterError, match=rf"^{which} must be equal within a user, got 0.4 and 0.5 for 'a'$"):
+            People.from_arrays(np.zeros((3, 2)), [0, 1, 0], users=["a", "a", "b"], **own | {which: other})
+
+
 @pytest.mark.parametrize("label", [65536, -1])
 def test_labels_that_are_no_class(label):
     with pytest.raises(ParameterError, match=rf"^labels must be in \[0, 65535\], got {label} to {label}$"):

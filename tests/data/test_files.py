@@ -45,6 +45,26 @@ def test_failed_write_leaves_the_old_file_alone(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_was_written_is_on_the_disk_before_it_is_in_place(tmp_path, monkeypatch):
+    """Else the name may be there after a power cut, and what was written may not."""
+    done, path = [], tmp_path / "file"
+    keep, put = os.fsync, os.replace
+
+    def fsync(number):
+        done.append(("on the disk", os.fstat(number).st_size))
+        keep(number)
+
+    def replace(one, other):
+        done.append(("in place", os.stat(one).st_size))
+        put(one, other)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    write_whole(path, lambda file: file.write(b"content"))
+    assert done == [("on the disk", 7), ("in place", 7)]
+    assert path.read_bytes() == b"content"
+
+
 def test_what_is_secret_is_so_before_anybody_can_open_it(tmp_path, monkeypatch):
     """It was everybody's for a moment; who opened it then could read all that was written afterwards."""
     found, narrow = [], os.fchmod

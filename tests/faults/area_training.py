@@ -595,7 +595,7 @@ DATA = (
         file="src/apes/people/own_numbers.py",
         before="    differs = own[number] != by_row\n",
         after="    differs = np.isnan(own[number])\n",
-        caught_by=("tests/test_budgets.py",),
+        caught_by=("tests/test_population.py",),
     ),
     Fault(
         name="downloads-are-not-verified",

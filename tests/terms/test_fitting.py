@@ -49,7 +49,7 @@ def test_a_clip_bound_that_is_a_hair_too_small_is_widened(monkeypatch):
     ratio = fitting._ratio
     monkeypatch.setattr(fitting, "_ratio", lambda *given: ratio(*given) * 1.02)
     budgets, model = make_budgets("uniform2", 5, 1), LogisticRegression(20, 3)
-    plan = Plan(target_epsilon=1.0, delta=1e-5, norm=1.0, cap=0.0094, rounds=60)
+    plan = Plan(target_epsilon=1.0, delta=1e-5, norm=1.0, cap=0.05, rounds=60)
     monkeypatch.setattr(fitting, "_HAIR", 1e-3)
     found = fitted(plan, budgets, model)
     assert total(found, budgets, model.dimensions) <= 1.0

@@ -405,7 +405,7 @@ class TestCommandLine:
 def test_processes_end_with_who_started_them(tmp_path):
     command = [sys.executable, "-m", "apes", *TRAIN[:-4], "--rounds", "2000", "--workers", "2", "--out", "run"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 120
+    until = time.monotonic() + 600
     while not list(tmp_path.glob("run/checkpoint*")) and time.monotonic() < until and process.poll() is None:
         time.sleep(0.1)
     children = psutil.Process(process.pid).children(recursive=True)
