@@ -147,11 +147,17 @@ def test_neither_budgets_nor_rows_show_in_the_time_of_an_answer(vaults):
 
 
 def test_without_the_padding_both_show(vaults):
-    """The same test on answers that go out when they are made."""
-    times = times_of([vaults(kind, 1e-6) for kind in KINDS], 500, 0.02)
-    assert is_told_apart(*by_budget(times))
-    # Of one budget: the difference between budgets would hide it.
-    assert is_told_apart(times[0], times[1])
+    """The same test on answers that go out when they are made; one of three series has to tell, each of both."""
+    of_four, tells_budgets, tells_rows = [vaults(kind, 1e-6) for kind in KINDS], False, False
+    for series in range(SERIES):
+        times = times_of(of_four, 500, 0.02, first=1 + 1_000 * series)
+        tells_budgets = tells_budgets or is_told_apart(*by_budget(times))
+        # Of one budget: the difference between budgets would hide it.
+        tells_rows = tells_rows or is_told_apart(times[0], times[1])
+        if tells_budgets and tells_rows:
+            return
+    assert tells_budgets
+    assert tells_rows
 
 
 def test_repeated_and_refused_answers_take_their_time_too(vaults):
