@@ -23,11 +23,12 @@ DEFAULT = "unit,service,process"
 
 
 def level_of(item: pytest.Item) -> str:
-    """The level of a test: of its own mark, else of its file's; unit without one."""
-    for mark in item.iter_markers():
-        if mark.name in LEVELS:
-            return mark.name
-    return "unit"
+    """The level of a test: of its case's mark, else of its own, else of its file's; unit without one."""
+    own = [mark.name for mark in item.own_markers if mark.name in LEVELS]
+    if own:
+        # A function's marks come first, those of its parameters after them.
+        return own[-1]
+    return next((mark.name for mark in item.iter_markers() if mark.name in LEVELS), "unit")
 
 
 _FILE_MARK = re.compile(r"^pytestmark = .*?pytest\.mark\.(unit|service|process|exhaustive)\b", re.MULTILINE)
