@@ -111,7 +111,7 @@ def test_nothing_is_left_running(trained):
 
 
 def test_init_refuses_a_folder_that_exists(trained):
-    code, _, errors = apes("federation", "init", trained.layout.folder, "--devices", DEVICES)
+    code, _, errors = apes("federation", "init", trained.layout.folder, "--devices", DEVICES, "--colluding", 0)
     assert code == 2
     assert "must not exist yet" in errors
     assert trained.layout.settings.exists()

@@ -62,6 +62,7 @@ def test_a_target_below_the_first_round(figures, tmp_path):
     assert not federation.layout.processes.exists()
 
 
+@pytest.mark.service
 def test_a_target_between_the_first_two_rounds(figures, tmp_path):
     target = sum(figures) / 2
     assert figures[0] < 0.99 * target < 0.99 * 0.99 * figures[1]
