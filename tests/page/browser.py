@@ -9,7 +9,8 @@ from urllib.parse import quote
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --disable-dev-shm-usage""".split()
-PATIENCE = 120.0
+# Only a page that hangs takes so long, also on a busy machine.
+PATIENCE = 600.0
 
 
 def why_no_browser():
@@ -69,7 +70,7 @@ class Page:
         end = time.monotonic() + PATIENCE
         while not (found := condition()):
             assert time.monotonic() < end, f"never: {what}; {self.text('headline')!r}"
-            time.sleep(0.02)
+            time.sleep(0.1)
         return found
 
     def epsilon(self):

@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from levels import sampled
 
 import apes
 from apes.accounting.words import downwards, upwards
@@ -73,13 +74,15 @@ def test_what_is_shown_is_proved(page):
         assert float(down.replace(",", "")) <= value <= float(up.replace(",", "")), (value, up, down)
         if value < 1000:
             assert (float(up.replace(",", "")), float(down)) == (float(upwards(value, 3)), float(downwards(value, 3)))
-    for rounds in (3, 7, 11, 13):
+    for rounds in (3, 13):
         page.slide("rounds", rounds / 20)
         exact = page.epsilon()
         assert 0 <= float(page.text("epsilon")) - exact <= 0.01 * exact
 
 
-@pytest.mark.parametrize(("name", "share"), [("rounds", 0.4), ("users", 0.35), ("dimensions", 0.3), ("delta", 0.9)])
+@pytest.mark.parametrize(
+    ("name", "share"), sampled([("rounds", 0.4), ("users", 0.35), ("dimensions", 0.3), ("delta", 0.9)], 2)
+)
 def test_a_dragged_slider_changes_the_figure_to_what_is_certified(page, name, share):
     before = page.epsilon()
     value = page.slide(name, share)
@@ -144,15 +147,18 @@ def test_ways_of_reporting(page, way):
 
 @pytest.mark.parametrize(
     ("name", "typed", "check"),
-    [
-        ("rounds", "many", lambda: apes.Terms(rounds="many")),
-        ("rounds", "0", lambda: apes.Terms(rounds=0)),
-        ("delta", "0.9", lambda: apes.Terms(delta=0.9)),
-        ("clip", "-1", lambda: apes.Terms(clip=-1.0)),
-        ("users", "", None),
-        ("dimensions", "1e99", None),
-        ("cap", "<img src=x onerror=alert(1)>", None),
-    ],
+    sampled(
+        [
+            ("rounds", "many", lambda: apes.Terms(rounds="many")),
+            ("rounds", "0", lambda: apes.Terms(rounds=0)),
+            ("delta", "0.9", lambda: apes.Terms(delta=0.9)),
+            ("clip", "-1", lambda: apes.Terms(clip=-1.0)),
+            ("users", "", None),
+            ("dimensions", "1e99", None),
+            ("cap", "<img src=x onerror=alert(1)>", None),
+        ],
+        2,
+    ),
 )
 def test_nonsense_is_said_beside_the_field_and_the_last_answer_stays(page, name, typed, check):
     before = page.epsilon()
@@ -238,8 +244,8 @@ def test_a_file_of_50_mb_is_refused_and_everything_stays(page):
     assert page.epsilon() == before
 
 
-@pytest.mark.parametrize(("kind", "run"), [("command", None), ("python", None), ("json", None)])
-def test_what_is_copied_works_and_gives_the_same(page, kind, run):
+@pytest.mark.parametrize("kind", ["command", "python", "json"])
+def test_what_is_copied_works_and_gives_the_same(page, kind):
     shown = page.epsilon()
     page.ended()
     page.find(f"[data-copy={kind}]").click()
@@ -265,7 +271,10 @@ def test_what_is_copied_works_and_gives_the_same(page, kind, run):
 
 
 def test_of_two_quick_drags_the_older_answer_is_never_shown(page):
-    """The first answer is held back until the second was shown, by a network that heeds no abort."""
+    """The first answer is held back until the second was shown, by a network that heeds no abort.
+
+    The second drag comes once the first answer is on its way.
+    """
     page.epsilon()
     page.run(
         """const real = window.fetch;
@@ -273,15 +282,19 @@ def test_of_two_quick_drags_the_older_answer_is_never_shown(page):
         window.held = 0;
         window.fetch = async (place, options) => {
           const response = await real(place, {...options, signal: undefined});
-          if (place === "answer" && !window.held++) await new Promise((done) => (window.release = done));
+          if (place === "answer" && !window.held++) {
+            setTimeout(() => to(8));
+            await new Promise((done) => (window.release = done));
+          }
           return response;
         };
         const epsilon = document.getElementById("epsilon");
         new MutationObserver(() => window.seen.push(epsilon.textContent)).observe(epsilon, {childList: true});
         const slider = document.getElementById("rounds-slider");
         const to = (value) => { slider.value = value; slider.dispatchEvent(new Event("input")); };
-        to(170); setTimeout(() => to(8), 30);"""
+        to(170);"""
     )
+    page.until(lambda: page.run("return document.getElementById('rounds-slider').value") == "8", "the second drag")
     shown = page.epsilon()
     assert shown == certified(rounds=9)
     page.run("window.seen = []; window.release()")
@@ -292,23 +305,27 @@ def test_of_two_quick_drags_the_older_answer_is_never_shown(page):
 
 def test_while_it_is_dragged_an_estimate_is_shown_and_called_one(page):
     page.epsilon()
+    # Each step follows what the one before has shown, as a hand follows what the eye sees.
     page.run(
         """window.seen = [];
         const epsilon = document.getElementById("epsilon");
-        new MutationObserver(() => window.seen.push(epsilon.textContent)).observe(epsilon, {childList: true});
         const slider = document.getElementById("users-slider");
         let place = 130;
         const step = () => {
-          slider.value = ++place;
+          place += 5;
+          slider.value = place;
           slider.dispatchEvent(new Event("input"));
-          if (place < 160) setTimeout(step, 30);
         };
+        new MutationObserver(() => {
+          window.seen.push(epsilon.textContent);
+          if (place < 160) setTimeout(step);
+        }).observe(epsilon, {childList: true});
         step();"""
     )
     page.until(lambda: page.run("return Number(document.getElementById('users-slider').value)") == 160, "the last step")
     final = page.epsilon()
     seen = page.run("return window.seen")
-    assert len(seen) > 3
+    assert len(seen) >= 6
     assert [text for text in seen if text.startswith("≈")]
     assert not seen[-1].startswith("≈")
     assert final == certified(users=int(page.find("#users").get_attribute("value")))
@@ -336,7 +353,7 @@ def test_without_a_server_it_says_so_and_goes_on_by_itself(driver):
         assert page.epsilon() == certified("0.2:100%", users=2000, rounds=6) != before
 
 
-@pytest.mark.parametrize("width", [320, 375, 768, 1280])
+@pytest.mark.parametrize("width", sampled([320, 375, 768, 1280], 1))
 def test_no_width_needs_scrolling_sideways(page, width):
     page.size(width)
     for way in ("s-apes-first", "apes", "one-bit"):
@@ -451,13 +468,11 @@ def test_a_setting_is_kept_when_the_page_is_loaded_again(page):
     assert page.epsilon() == before == certified(rounds=7)
 
 
-@pytest.mark.parametrize(
-    "hash_", ["#%%%", "#null", "#[]", "#{}", '#{"shares":5}', '#{"way":"<b>","shares":[["1","1"]]}']
-)
-def test_an_address_that_was_meddled_with_is_no_harm(page, hash_):
-    page.open(hash_)
-    page.until(lambda: page.text("meaning") or page.text("way-error"), "an answer or words")
-    assert page.find("#users").get_attribute("value")
+def test_an_address_that_was_meddled_with_is_no_harm(page):
+    for hash_ in ("#%%%", "#null", "#[]", "#{}", '#{"shares":5}', '#{"way":"<b>","shares":[["1","1"]]}'):
+        page.open(hash_)
+        page.until(lambda: page.text("meaning") or page.text("way-error"), "an answer or words")
+        assert page.find("#users").get_attribute("value")
 
 
 def test_a_page_of_a_strangers_gets_nothing(page, driver, tmp_path):
