@@ -25,9 +25,14 @@ def cost(budgets, form, victims=None):
 
 
 @pytest.mark.parametrize(
-    "form", [pytest.param(form, marks=pytest.mark.exhaustive) if "top-b" in form else form for form in FORMS]
+    ("form", "colluding"),
+    [
+        ("coded", 0),
+        ("bits", 1),
+        ("bits with a norm", 0),
+        *(pytest.param(form, number, marks=pytest.mark.exhaustive) for form in FORMS for number in (0, 1)),
+    ],
 )
-@pytest.mark.parametrize("colluding", [0, 1])
 def test_no_choice_of_who_is_there_costs_more_than_is_charged(form, colluding):
     """Every cohort of three, every choice of those who collude, every victim, also with another budget."""
     charged = cost(charged_as(ENROLLED, 3, colluding), form)

@@ -74,6 +74,19 @@ class TestGroups:
             assert all(run.guarantee.of(float(member)).epsilon <= group.epsilon for member in members)
 
 
+def test_a_group_whose_boldest_left_early_has_the_figure_of_who_stayed():
+    """Sixteen budgets in eight groups; the bolder one of each was in the first of five rounds only."""
+    people = np.repeat(np.linspace(0.5, 1.5, 16), 5)
+    timid, bold = (np.unique(people)[first::2] for first in (0, 1))
+    guarantee = charged((people, 1), (people[np.isin(people, timid)], 4))
+    groups = by_group(guarantee, people)
+    assert [group.budget for group in groups] == bold.tolist()
+    for group, stayed in zip(groups, timid.tolist(), strict=True):
+        left, member = guarantee.of(group.budget).epsilon, guarantee.of(stayed).epsilon
+        assert left < 0.9 * member
+        assert member * (1 - 1e-9) <= group.epsilon <= 1.05 * member
+
+
 class TestAskedAgain:
     """Figures of one budget are not those of another."""
 

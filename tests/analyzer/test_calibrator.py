@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from levels import sampled
 from scipy.stats import chi2
 
 from apes.analyzer.calibrator import (
@@ -52,7 +53,9 @@ def expected_counts(channel, x, users):
 
 @every_statistic
 @every_number_of_levels
-@pytest.mark.parametrize("law", ["uniform2", "uniform3", "gauss1", "constant:0.01", "constant:20", "grid:0.05:50"])
+@pytest.mark.parametrize(
+    "law", sampled(["uniform2", "uniform3", "gauss1", "constant:0.01", "constant:20", "grid:0.05:50"], 3)
+)
 def test_expected_counts_give_the_update_back(law, levels, statistic):
     budgets = make_budgets(law, 500, 1)
     x = np.concatenate([level_values(levels, CLIP), np.linspace(-CLIP, CLIP, 77), [1e-9, -1e-5]])

@@ -20,13 +20,13 @@ from apes.mathematics.randomness import SimulationSource
 
 CLIP = 0.1
 POPULATIONS = {
-    "uniform2": make_budgets("uniform2", 10_000, 1),
-    "gauss1": make_budgets("gauss1", 20_000, 1),
-    "gauss3": make_budgets("gauss3", 20_000, 1),
-    "mixgauss2": make_budgets("mixgauss2", 20_000, 1),
-    "0.05 to 1": np.linspace(0.05, 1, 20_000),
-    "0.05 to 3": np.linspace(0.05, 3, 5_000),
-    "0.05 to 50": np.geomspace(0.05, 50, 20_000),
+    "uniform2": make_budgets("uniform2", 2_000, 1),
+    "gauss1": make_budgets("gauss1", 2_000, 1),
+    "gauss3": make_budgets("gauss3", 2_000, 1),
+    "mixgauss2": make_budgets("mixgauss2", 2_000, 1),
+    "0.05 to 1": np.linspace(0.05, 1, 2_000),
+    "0.05 to 3": np.linspace(0.05, 3, 1_000),
+    "0.05 to 50": np.geomspace(0.05, 50, 2_000),
     "1e-6 to 8": np.geomspace(1e-6, 8, 3_000),
     "one far from 100": np.append(np.linspace(0.05, 0.1, 100), 20.0),
     "nearly equal": 1 + 1e-9 * np.arange(100),
