@@ -269,7 +269,8 @@ def _is_rising(values):
     return all(low <= high * WOBBLE for low, high in pairwise(values))
 
 
-@pytest.mark.parametrize("levels", sampled([2, 4, None, 256], keep=1))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("levels", [2, 4, None, 256])
 def test_monotone(levels):
     budgets = np.repeat(np.linspace(0.1, 1.2, 6), 20)
 
@@ -293,7 +294,7 @@ def test_calling_twice_gives_the_same():
 
 @pytest.mark.parametrize(
     ("budget", "n", "levels"),
-    sampled(list(product([1e-6, 1e-3, 0.3, 5.0, 50.0, 80.0], [1, 3], [None, 2, 256])), keep=5),
+    sampled(list(product([1e-6, 1e-3, 0.3, 5.0, 50.0, 80.0], [1, 3], [None, 2, 256])), keep=4),
 )
 def test_never_above_the_local_budget(levels, budget, n):
     assert 0 < certify(np.full(n, budget), delta=1e-9, levels=levels).epsilon <= budget
@@ -319,7 +320,7 @@ def test_budgets_from_a_millionth_to_thirty(levels):
     assert one.epsilon <= many.epsilon
 
 
-@pytest.mark.parametrize(("budget", "levels"), sampled(list(product([1e-300, 1e-17, 1e-12, 1e-9], [2, 256, None])), 2))
+@pytest.mark.parametrize(("budget", "levels"), sampled(list(product([1e-300, 1e-17, 1e-12, 1e-9], [2, 256, None])), 1))
 def test_budgets_next_to_nothing(budget, levels):
     """At most what they spend locally, and no error."""
     assert certified_epsilon(Exposure(np.full(20, budget), 1, levels), 1e-12) <= budget

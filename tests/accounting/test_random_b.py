@@ -86,13 +86,13 @@ def test_two_of_three_tell_no_more_than_two():
 
 def test_terms_charge_for_what_is_kept():
     terms = Terms(framework="s-apes", sparsifier="random-b", keep=0.25, rounds=3)
-    budgets = make_budgets("uniform2", 500, 1)
+    budgets = make_budgets("uniform2", 1100, 1)
     exposure = terms.exposure(1, budgets, 40)
-    assert terms.accountant(500, settled=True).charge(exposure, 3) == pytest.approx(
-        certified_epsilon(Exposure(budgets, 10), terms.central_delta(500), 3), rel=1e-3
+    assert terms.accountant(1100, settled=True).charge(exposure, 3) == pytest.approx(
+        certified_epsilon(Exposure(budgets, 10), terms.central_delta(1100), 3), rel=1e-3
     )
     assert (exposure.dimensions, exposure.charged, exposure.sparsifier) == (40, 10, "random-b")
     top = Terms(framework="s-apes", keep=0.25, rounds=3)
     assert top.why_not_certified is not None
-    assert top.accountant(500, settled=True).charge(top.exposure(1, budgets, 40)) == math.inf
+    assert top.accountant(1100, settled=True).charge(top.exposure(1, budgets, 40)) == math.inf
     assert top.exposure(1, budgets, 40).charged == top.charged(40) == 40

@@ -183,10 +183,10 @@ def test_b_outside_its_range(b):
 
 def test_terms_charge_for_what_is_chosen_first():
     terms = Terms(framework="s-apes-first", keep=0.25, rounds=3)
-    budgets = make_budgets("uniform2", 500, 1)
+    budgets = make_budgets("uniform2", 1100, 1)
     exposure = terms.exposure(1, budgets, 40)
-    assert terms.accountant(500, settled=True).charge(exposure, 3) == pytest.approx(
-        certified_epsilon(Exposure(budgets, 40, top_b_first=10), terms.central_delta(500), 3), rel=1e-3
+    assert terms.accountant(1100, settled=True).charge(exposure, 3) == pytest.approx(
+        certified_epsilon(Exposure(budgets, 40, top_b_first=10), terms.central_delta(1100), 3), rel=1e-3
     )
     assert exposure.charged == terms.charged(40) == 20
     # Never for more than there are.

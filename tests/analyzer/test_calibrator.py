@@ -124,7 +124,11 @@ def noise_of(calibrator, randomizer):
         (ContinuousInverse(CLIP), ContinuousClipLaplace(CLIP)),
         (Signs(CLIP), OneBit(CLIP, 1.0)),
         *(
-            (coded(levels, statistic), CodedClipLaplace(CLIP, levels))
+            pytest.param(
+                coded(levels, statistic),
+                CodedClipLaplace(CLIP, levels),
+                marks=[pytest.mark.exhaustive] if levels in (3, 16) else [],
+            )
             for levels in (2, 3, 16, 256)
             for statistic in STATISTICS
         ),
