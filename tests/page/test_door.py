@@ -239,9 +239,10 @@ def test_too_many_at_once_are_told_to_wait(monkeypatch):
         first = [asyncio.ensure_future(ask(f"page {number}")) for number in range(desk._WAITING)]
         for _ in first:
             await begun.acquire()
-        late = await ask("late")
+        late, worked_on = (asyncio.ensure_future(each) for each in (ask("late"), begun.acquire()))
+        await asyncio.wait({late, worked_on}, return_when=asyncio.FIRST_COMPLETED)
         may_go_on.set()
-        return late, await asyncio.gather(*first), await ask("late")
+        return await late, await asyncio.gather(*first), await ask("late")
 
     late, first, again = asyncio.run(crowd())
     assert late.status == 503

@@ -41,6 +41,10 @@ TINY = Setting(
 )
 
 
+# What takes minutes, as small as it can be.
+TINIEST = replace(TINY, users=40, seeds=(1,), populations=(1_000,), clips=(0.1,), ratios=(0.2,), targets=(8.0,))
+
+
 def silent(done, total, what):
     pass
 
@@ -96,32 +100,32 @@ class MadeUpWorkshop(SmallWorkshop):
 
 @pytest.fixture(
     scope="module",
-    params=[MadeUpWorkshop, pytest.param(SmallWorkshop, marks=pytest.mark.exhaustive)],
+    params=[(MadeUpWorkshop, TINY), pytest.param((SmallWorkshop, TINIEST), marks=pytest.mark.exhaustive)],
     ids=["made up", "worked out"],
 )
 def made(request, tmp_path_factory, small_digits):
     """Everything, tiny, once; with made-up figures, and worked out."""
     folder = tmp_path_factory.mktemp("results")
-    workshop = request.param(folder, small_digits)
-    reports = []
-    work(EXPERIMENTS.values(), TINY, workshop, lambda done, total, what: reports.append((done, total)))
-    results = {name: write(e, TINY, workshop, folder, f"apes reproduce {name}") for name, e in EXPERIMENTS.items()}
-    return folder, workshop, results, reports
+    kind, setting = request.param
+    workshop, reports = kind(folder, small_digits), []
+    work(EXPERIMENTS.values(), setting, workshop, lambda done, total, what: reports.append((done, total)))
+    results = {name: write(e, setting, workshop, folder, f"apes reproduce {name}") for name, e in EXPERIMENTS.items()}
+    return folder, workshop, results, reports, setting
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_result_says_what_it_is(made, name):
-    folder, _, results, _ = made
+    folder, _, results, _, setting = made
     stored = json.loads((folder / f"{name}.json").read_text())
     assert stored == results[name]
     assert stored["command"] == f"apes reproduce {name}"
-    assert stored["setting"]["seeds"] == [1, 2]
+    assert stored["setting"]["seeds"] == list(setting.seeds)
     assert {"version", "data", "seconds", "figures", "title"} <= stored.keys()
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_pictures_and_tables_come_from_the_file_alone(made, name):
-    folder, _, _, _ = made
+    folder, *_ = made
     experiment = EXPERIMENTS[name]
     figures = json.loads((folder / f"{name}.json").read_text())["figures"]
     assert len(experiment.caption(figures)) > 80
@@ -142,9 +146,9 @@ def test_progress_reaches_its_end(made):
 
 
 def test_nothing_is_run_twice(made, monkeypatch):
-    _, workshop, _, _ = made
+    _, workshop, _, _, setting = made
     monkeypatch.setattr(workshop, "work_out", lambda *_: pytest.fail("worked out again"))
-    work(EXPERIMENTS.values(), TINY, workshop, silent)
+    work(EXPERIMENTS.values(), setting, workshop, silent)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,18 +177,18 @@ def test_a_table_of_parts_that_were_worked_out(tmp_path, small_digits):
 
 
 def test_what_a_kill_left_undone_is_done(made, monkeypatch):
-    folder, workshop, results, _ = made
-    part = cell(TINY, OURS, "apes", "uniform2")[1]
+    folder, workshop, results, _, setting = made
+    part = cell(setting, OURS, "apes", "uniform2")[-1]
     path = folder / "parts" / f"{part.name}.json"
     before = json.loads(path.read_text())["values"]
     path.unlink()
     done = []
     original = workshop.work_out
     monkeypatch.setattr(workshop, "work_out", lambda part, tell: (done.append(part), original(part, tell)))
-    work(EXPERIMENTS.values(), TINY, workshop, silent)
+    work(EXPERIMENTS.values(), setting, workshop, silent)
     assert done == [part]
     assert json.loads(path.read_text())["values"] == before
-    assert write(EXPERIMENTS["table3"], TINY, workshop, folder, "x")["figures"] == results["table3"]["figures"]
+    assert write(EXPERIMENTS["table3"], setting, workshop, folder, "x")["figures"] == results["table3"]["figures"]
 
 
 @pytest.mark.unit
@@ -228,7 +232,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def report(made):
-    folder, _, results, _ = made
+    folder, _, results, *_ = made
     return Outline(write_report(results, folder, 60.0).read_text(encoding="utf-8"))
 
 
@@ -243,8 +247,9 @@ def test_report_is_self_contained(made, report):
 
 
 def test_report_says_everything(made, report):
-    results = made[2]
-    assert "60 users, 1 round, 2 seeds, data set digits" in report.text
+    results, setting = made[2], made[4]
+    seeds = "2 seeds" if len(setting.seeds) == 2 else "1 seed"
+    assert f"{setting.users} users, 1 round, {seeds}, data set digits" in report.text
     said = findings(results)
     assert said
     assert all(finding in report.text for finding in said)
@@ -260,7 +265,7 @@ def test_report_says_everything(made, report):
 
 
 def test_page_shows_every_picture(made, tmp_path):
-    folder, _, results, _ = made
+    folder, _, results, *_ = made
     write_page(results, folder, tmp_path / "docs" / "reproduction.md", 60.0)
     text = (tmp_path / "docs" / "reproduction.md").read_text()
     assert text.startswith("# The paper, reproduced\n\nMade by `apes reproduce all`")
