@@ -42,7 +42,7 @@ FAULTS = (
         consequence="A shuffler that signs two releases of a round is not found out.",
         file="src/apes/federation/receipts.py",
         before="        if same:\n            raise",
-        after="        if not same:\n            raise",
+        after="        if same:\n            return\n            raise",
         caught_by=(f"{_HERE}test_local_federation.py",),
     ),
     Fault(
@@ -78,8 +78,8 @@ FAULTS = (
         caught_by=(f"{_HERE}test_local_federation.py",),
     ),
     Fault(
-        name="federation-checkpoint-before-the-receipt",
-        consequence="Killed in between, a round counts of which the receipt is missing: no certificate any more.",
+        name="federation-last-receipt-not-written",
+        consequence="A round counts of which the receipt is missing once the analyzer is started again: no certificate any more.",
         file="src/apes/federation/receipts.py",
         before="for entry in self._kept).encode())\n",
         after="for entry in self._kept[:-1]).encode())\n",
