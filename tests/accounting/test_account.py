@@ -147,7 +147,7 @@ def test_command_tells_people_on_stdout():
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-@pytest.mark.service
+@pytest.mark.exhaustive
 def test_command_for_sparse_reports():
     options = "--budgets grid:0.05:1 --users 1100 --dimensions 100 --rounds 2 --framework s-apes-first --keep 0.1"
     done = CliRunner().invoke(app, ["account", *options.split(), "--levels", "4", "--json"])

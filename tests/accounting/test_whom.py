@@ -76,7 +76,7 @@ class TestGroups:
 
 def test_a_group_whose_boldest_left_early_has_the_figure_of_who_stayed():
     """Sixteen budgets in eight groups; the bolder one of each was in the first of five rounds only."""
-    people = np.repeat(np.linspace(0.5, 1.5, 16), 5)
+    people = np.repeat(np.linspace(0.5, 1.5, 16), 20)
     timid, bold = (np.unique(people)[first::2] for first in (0, 1))
     guarantee = charged((people, 1), (people[np.isin(people, timid)], 4))
     groups = by_group(guarantee, people)
