@@ -115,16 +115,16 @@ def account(*options):
     "options",
     sampled(
         [
-            ("--norm", "1e200", "--clip", "1", "--dimensions", "10"),
-            ("--budgets", "constant:1e-310", "--dimensions", "3", "--levels", "2"),
-            ("--budgets", "constant:1e-310", "--dimensions", "3", "--levels", "16"),
-            ("--rounds", "1000000", "--dimensions", "1000000000000", "--levels", "2"),
+            "--norm 1e200 --clip 1 --dimensions 10",
+            "--budgets constant:1e-310 --dimensions 3 --levels 2",
+            "--budgets constant:1e-310 --dimensions 3 --levels 16",
+            "--rounds 1000000 --dimensions 1000000000000 --levels 2",
         ],
         keep=2,
     ),
 )
 def test_commands_answer(options):
-    code, said, problem = account(*options)
+    code, said, problem = account(*options.split())
     assert code == 0, problem
     certified = json.loads(said)["certified"]
     assert 0 <= certified["round"]["epsilon"] <= certified["total"]["epsilon"] < math.inf
