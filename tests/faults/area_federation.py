@@ -79,7 +79,7 @@ FAULTS = (
     ),
     Fault(
         name="federation-last-receipt-not-written",
-        consequence="A round counts of which the receipt is missing once the analyzer is started again: no certificate any more.",
+        consequence="Started again, the analyzer has a round without its receipt: no certificate any more.",
         file="src/apes/federation/receipts.py",
         before="for entry in self._kept).encode())\n",
         after="for entry in self._kept[:-1]).encode())\n",

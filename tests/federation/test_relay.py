@@ -80,7 +80,7 @@ def test_a_node_that_announces_and_sends_nothing_holds_up_nobody():
 
     def slow(asked):
         if asked.object_id not in honest[1]:
-            assert released.wait(120)
+            assert released.wait(60)
         return pull(asked)
 
     grid.PullObject = slow
