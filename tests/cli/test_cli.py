@@ -290,7 +290,7 @@ def _no_large_files():
 
 @pytest.mark.service
 def test_train_with_a_norm(apes_here):
-    done = apes_here("train", "--users", "100", "--rounds", "1", "--norm", "1", "--json")
+    done = apes_here("train", "--preset", "paper", "--users", "100", "--rounds", "1", "--norm", "1", "--json")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["levels"] == 2
 

@@ -1,4 +1,7 @@
-"""Every example runs as a script of its own and says what came out."""
+"""Every example runs as a script of its own and says what came out.
+
+Those that take longest are exhaustive; the documentation, when it is built, runs all of them.
+"""
 
 import json
 import os
@@ -60,12 +63,14 @@ def test_own_bound_is_in_table_and_picture(tmp_path):
     assert (tmp_path / "account.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.exhaustive
 def test_own_bound_is_in_the_papers_figures(tmp_path):
     text = printed("own_bound.py", tmp_path, *"reproduce fig5 --quick --out results".split())
     assert "smaller_of_two</th>" in (tmp_path / "results" / "report.html").read_text(encoding="utf-8"), text
     assert (tmp_path / "results" / "fig5.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.exhaustive
 def test_own_mechanism_is_not_called_certified(tmp_path):
     text = printed("own_mechanism.py", tmp_path)
     assert figure(r"([\d.]+)% right", text) > 60
@@ -85,6 +90,7 @@ def test_choosing_a_budget(tmp_path):
     assert "<html" in (tmp_path / "advice.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.exhaustive
 def test_federation_of_three(tmp_path_factory):
     pytest.importorskip("flwr", reason="Flower is not installed: pip install 'apes-fl[flower]'")
     # A short name: paths of sockets must not be long.

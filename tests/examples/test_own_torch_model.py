@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: make test EXTRAS=torch")
-pytestmark = pytest.mark.process
+# Torch takes long to start; torch models are trained in tests/models, too.
+pytestmark = pytest.mark.exhaustive
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_torch_model.py"
 
 
