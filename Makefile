@@ -25,7 +25,7 @@ train: $(CORE)  ## Train under APES on the embedded digits: ten thousand users, 
 	$(BIN)/apes train --out runs/$$(date +%Y%m%d-%H%M%S) $(ARGS)
 
 # Tests of a file run on one worker, beside those of other files; the costly levels begin.
-PYTEST := $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 test: $(DEV) $(LOOPS)  ## Run the tests of the levels unit, service and process (tests/levels.py)
 	$(PYTEST) -n auto $(ARGS)

@@ -53,9 +53,9 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the levels that are asked for, the costly ones first, and the tests of a file on one worker.
+    """Keep the levels that are asked for, and begin with the costly ones.
 
-    A file shares what its fixtures made. A test that shares nothing may have an ``xdist_group`` of its own.
+    The tests of a file run on one worker (``--dist loadfile``): they share what its fixtures made.
     """
     asked = parse(config.getoption("--levels"))
     left_out = [item for item in items if level_of(item) not in asked]
@@ -63,9 +63,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if level_of(item) in asked]
     items.sort(key=lambda item: -LEVELS.index(level_of(item)))
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(config.rootpath))))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

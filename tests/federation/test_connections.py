@@ -1,7 +1,7 @@
 """Crowds at the shuffler's door: connections that want nothing keep nobody out who wants something.
 
 Every crowd is a process of its own, on the loopback address, over real sockets. An idle crowd without a door would keep
-the analyzer out for as long as it stays. What the door does is looked at one by one in test_door.py.
+the analyzer out for as long as it stays. What the door does is looked at one by one in test_connection_limit.py.
 """
 
 import contextlib
