@@ -271,6 +271,7 @@ def test_without_the_extra(monkeypatch):
         ShufflerLedger("postgresql://a@b/c")
 
 
+@pytest.mark.process
 def test_a_server_that_is_not_there():
     pytest.importorskip("psycopg")
     with pytest.raises(DataError, match="the ledger on PostgreSQL cannot be used"):

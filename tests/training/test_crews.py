@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -124,23 +123,28 @@ WAYS = ["processes", "dask", "ray"]
 
 
 @pytest.fixture(scope="module")
+def crew_of_processes():
+    with apes.Workers(processes=2).open() as crew:
+        yield crew
+
+
+@pytest.fixture(scope="module")
+def crew_of_dask(dask_address):
+    with apes.Workers(cluster=dask_address).open() as crew:
+        yield crew
+
+
+@pytest.fixture(scope="module")
+def crew_of_ray(local_ray):
+    # Two of its processors; the others are for others.
+    with _TwoOfRay(local_ray).open() as crew:
+        yield crew
+
+
+@pytest.fixture(scope="module")
 def crew_of(request):
-    """A crew by name, opened when it is first asked for."""
-    with ExitStack() as stack:
-        crews = {}
-
-        def opened(way):
-            if way not in crews:
-                workers = {
-                    "processes": lambda: apes.Workers(processes=2),
-                    "dask": lambda: apes.Workers(cluster=request.getfixturevalue("dask_address")),
-                    # Two of its processors; the others are for others.
-                    "ray": lambda: _TwoOfRay(request.getfixturevalue("local_ray")),
-                }[way]()
-                crews[way] = stack.enter_context(workers.open())
-            return crews[way]
-
-        yield opened
+    """A crew by name, opened when it is first asked for, and closed before its cluster."""
+    return lambda way: request.getfixturevalue(f"crew_of_{way}")
 
 
 def everywhere():

@@ -180,7 +180,7 @@ class TestColumn:
         apes.train(MODEL, people(), plan, after_round=reached.append)
         column((2 * self.targets).tolist(), tmp_path)
         with pytest.raises(apes.ParameterError, match="resume must be of the same basis"):
-            apes.train(MODEL, people(), plan, resume=reached[1])
+            apes.train(MODEL, people(), plan, resume=reached[0])
 
     @pytest.mark.parametrize(
         ("targets", "said"),
