@@ -42,16 +42,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if has_none_of(collection_path, parse(config.getoption("--levels"))) else None
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Collect what a file's tests left behind: what was not closed is told of them, not of whoever runs later.
-
-    Last, after the file's own fixtures have ended.
-    """
-    if nextitem is None or nextitem.path != item.path:
-        gc.collect()
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the levels that are asked for, and begin with the costly ones.
 
@@ -71,14 +61,34 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """A unit test, with its fixtures, stays in its process."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """The fixtures of a unit test stay in its process."""
     watch(item)
     try:
         return (yield)
     finally:
         stop_watching()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A unit test stays in its process; what ends after it may be the server of another test in its file."""
+    watch(item)
+    try:
+        return (yield)
+    finally:
+        stop_watching()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Collect what a file's tests left behind: what was not closed is told of them, not of whoever runs later.
+
+    Last, after the file's own fixtures have ended.
+    """
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
 
 
 @pytest.fixture(scope="session", autouse=True)
