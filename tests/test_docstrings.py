@@ -8,6 +8,7 @@ import pytest
 
 import apes
 
+pytestmark = pytest.mark.service
 SOURCE = Path(apes.__file__).parent
 WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>>" in path.read_text(encoding="utf-8")]
 

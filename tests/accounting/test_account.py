@@ -18,6 +18,7 @@ from apes.cli.main import app
 SMALL = np.linspace(0.05, 1, 120)
 
 
+@pytest.mark.service
 def test_parts_fit_together():
     steps = []
     result = account(Question(Exposure(SMALL, 20, 2), rounds=3, delta=1e-5), steps.append)
@@ -32,6 +33,7 @@ def test_parts_fit_together():
     assert (result.personal[-1].budget, epsilons[-1]) == (1.0, result.total.epsilon)
 
 
+@pytest.mark.service
 def test_everybody_has_a_curve_of_their_own():
     """Epsilon at every delta, and back; mu from the own budget; the road that it came by."""
     guarantee = certify(np.linspace(0.05, 1, 1500), delta=1e-6, dimensions=10)
@@ -65,6 +67,7 @@ def test_sparse_reports_are_charged_for_what_they_say():
         Exposure(SMALL, 21, 2, dimensions=20)
 
 
+@pytest.mark.service
 def test_a_user_with_a_smaller_budget_is_better_protected():
     groups = by_group(certify(np.linspace(0.05, 1, 1500), delta=1e-6, dimensions=10), np.linspace(0.05, 1, 1500))
     assert [group.users for group in groups] == pytest.approx([1500 / 8] * 8, abs=2)

@@ -26,6 +26,7 @@ def _accountant(**changes):
     return Accountant(**({"delta": 1e-6, "expected_rounds": 4} | changes))
 
 
+@pytest.mark.service
 def test_same_participants_cost_what_certify_says():
     accountant = _accountant()
     spent = [accountant.charge(EVERYBODY) for _ in range(4)]
@@ -62,6 +63,7 @@ def test_changing_participants_lie_between_the_extremes():
     assert mixed.epsilon == pytest.approx((best + worst) / 2, rel=0.02)
 
 
+@pytest.mark.service
 def test_one_lonely_round_among_many():
     """A round in which hardly anybody took part costs its local budget, and does not spoil the others' lattice."""
     accountant = _accountant()

@@ -76,6 +76,7 @@ class TestOneAloneOrManyRounds:
     delta, epsilon = 0.01, 1.4973
     start, alone, many = crowd(1.0, 60), crowd(1.0, 0), crowd(1.0, 100)
 
+    @pytest.mark.service
     def test_every_history_is_certified_and_the_strategy_forces_more(self):
         for last in ((self.alone, 1), (self.many, 47)):
             assert settled(self.delta, (self.start, 8), last) <= self.epsilon

@@ -187,6 +187,7 @@ def test_different_curves_compose():
     assert composed_epsilon([uses[1], (uses[0][0], 1), (uses[0][0], 2)], 1e-4) == pytest.approx(epsilon)
 
 
+@pytest.mark.service
 def test_agrees_with_dp_accounting():
     """An independent composition of the same losses, where its rounding does not matter."""
     curve = hiding_curve(1.0, np.full(500, 0.7), 1e-8, 64)

@@ -71,6 +71,7 @@ def test_whatever_the_target_is_it_is_one(target):
     assert limited.limit.mu_squared >= accountant(target=min(target, 100.0)).limit.mu_squared > 0
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(("levels", "budget"), sampled(list(product([3, 2, 256, None], [5e-324, 1e-13])), keep=1))
 def test_tiny_budgets(budget, levels):
     for others in ([budget] * 3, [budget, budget, 1.0]):

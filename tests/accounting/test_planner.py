@@ -20,6 +20,7 @@ BUDGETS = make_budgets("uniform2", 2000, 1)
 GOAL = Goal(epsilon=1.0, delta=1e-6, rounds=4, exposure=Exposure(BUDGETS, 200, 4))
 
 
+@pytest.mark.service
 def test_largest_cap():
     answer = largest_cap(GOAL)
     assert answer.epsilon == GOAL.cost(np.minimum(BUDGETS, answer.value)) <= 1.0
@@ -31,6 +32,7 @@ def test_no_cap_is_needed():
     assert largest_cap(goal).value == BUDGETS.max()
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("population", sampled([lambda n: np.full(n, 0.5), lambda n: np.linspace(0.05, 1, n)], keep=1))
 def test_fewest_users(population):
     answer = fewest_users(population, GOAL)
@@ -38,6 +40,7 @@ def test_fewest_users(population):
     assert GOAL.cost(population(answer.value - 1)) > 1.0
 
 
+@pytest.mark.service
 def test_the_luck_of_a_small_draw_is_passed_over():
     # The first user, with a budget of 0.1, reaches the goal alone; no population of 2 to 40 does.
     def population(n):
@@ -50,6 +53,7 @@ def test_the_luck_of_a_small_draw_is_passed_over():
     assert goal.cost(population(answer.value - 1)) > 4.0
 
 
+@pytest.mark.service
 def test_one_user_may_be_enough():
     assert fewest_users(lambda n: np.full(n, 0.1), replace(GOAL, rounds=1, exposure=Exposure(BUDGETS, 2, 4))).value == 1
 
@@ -105,6 +109,7 @@ def test_most_rounds():
     assert replace(goal, rounds=answer.value + 1).cost(BUDGETS) > 5.0
 
 
+@pytest.mark.service
 def test_progress_goes_from_nothing_to_all():
     seen = []
     most_rounds(replace(GOAL, epsilon=1.1), lambda done, total: seen.append((done, total)))
@@ -123,6 +128,7 @@ def test_curve():
     assert (whole.places[0], whole.places[-1], 3.0 in whole.places) == (1, 24, True)
 
 
+@pytest.mark.service
 def test_what_cannot_be_reached_says_what_could():
     impossible = replace(GOAL, epsilon=0.01)
     answer = most_rounds(impossible)

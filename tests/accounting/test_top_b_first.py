@@ -57,6 +57,7 @@ def tell_too_much(b, chosen, *, levels=3, dimensions=3, too_weak=1.0):
 OF_THREE = [(1, 2, 3), (2, 2, 3), (1, 3, 3), (2, 3, 3), (1, 4, 3)]
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(
     ("b", "levels", "dimensions"),
     [(1, 2, 2), *(pytest.param(*case, marks=pytest.mark.exhaustive) for case in OF_THREE)],

@@ -55,6 +55,7 @@ def of_one(exposure, budget):
     return certified_epsilon(exposure, DELTA, victims=Victims(budget, budget))
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("cases", [6, pytest.param(12, marks=pytest.mark.exhaustive)])
 def test_nobody_is_above_the_own_figure_nor_above_everybodys(cases):
     everybody = lambda exposure: certified_epsilon(exposure, DELTA)  # noqa: E731
@@ -126,6 +127,7 @@ def test_in_a_crowd_whoever_hides_best_is_left_out():
     assert guarantee.of(1.0).epsilon == guarantee.epsilon
 
 
+@pytest.mark.service
 def test_groups_cover_each_of_their_users():
     budgets = np.geomspace(0.05, 3, 20)
     guarantee = certify(budgets, delta=1e-3, levels=2)

@@ -73,6 +73,7 @@ def test_every_figure_is_certified_for_just_what_the_command_does(tight):
         check_figures(way, tight.question, 3.5)
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("cap", [pytest.param(None, marks=pytest.mark.service), 0.2])
 def test_the_figures_of_one_way_are_those_of_its_command(cap):
     asked = question(300, target_epsilon=3.5, rounds=3)
@@ -129,6 +130,7 @@ def test_a_wish_for_a_cap_is_kept():
     assert advise(question(1500, target_epsilon=100.0, cap=3.0)).ways[0].cap is None
 
 
+@pytest.mark.service
 def test_other_sizes_are_for_an_own_table():
     setting = Setting(LEVELS, question(dimensions=123), 5)
     assert "--data TABLE.csv --user-column USER --label-column LABEL" in way_of(setting).command

@@ -51,6 +51,7 @@ def test_certificates_stand_the_audit(budgets, dimensions, trials, levels, delta
     assert result.passed
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("levels", [2, 4])
 @pytest.mark.parametrize("budget", [pytest.param(0.5, marks=EXHAUSTIVE), 1.0, 2.0])
 def test_a_lone_users_budget_is_found_to_5_percent(levels, budget):

@@ -138,6 +138,7 @@ def check_refused(done):
     assert len(refusals) == 1 or "Usage: " in done.stderr, done.stderr
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(("group", "name", "option", "kind"), LEVELS, ids=lambda value: value or "apes")
 def test_a_number_beyond_reason_is_refused_in_one_line(group, name, option, kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

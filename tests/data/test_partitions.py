@@ -33,6 +33,7 @@ def trained(people, **more):
     return apes_train(LogisticRegression.of(people), people, PLAN, **more)
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize(
     "change",

@@ -98,6 +98,7 @@ class TestModel:
         with pytest.raises(apes.ParameterError, match=said):
             apes.train(TwoLayers(6, 8, 3), people_of(3), apes.Plan(clip=0.1, rounds=1), workers=BLOCKS)
 
+    @pytest.mark.service
     @pytest.mark.parametrize(
         "framework", ["apes", *(pytest.param(name, marks=pytest.mark.service) for name in ("s-apes-first", "unis"))]
     )
@@ -121,6 +122,7 @@ class TestModel:
         with pytest.raises(apes.ParameterError, match=rf"^Fast.prepare(\[\d+, \d+\])? must (be )?{said}"):
             apes.train(Fast(6, 8, 3), people_of(3), apes.Plan(framework=framework, rounds=1), workers=BLOCKS)
 
+    @pytest.mark.service
     @pytest.mark.parametrize("framework", ["apes", "s-apes-first"])
     def test_a_fast_road_sees_no_other_user(self, framework):
         """What it forgets to write is an error, not what another user's update left in that memory."""

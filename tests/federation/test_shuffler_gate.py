@@ -95,6 +95,7 @@ def test_rounds_do_not_pass_the_target_together(small, ledger, figures, tmp_path
     assert is_of(Release.decode(asyncio.run(rounds.release(RUN, 3))), ALL)
 
 
+@pytest.mark.service
 def test_two_rounds_at_once_do_not_pass_the_target_together(small, ledger, figures, monkeypatch):
     after = apes.Accountant.after
 

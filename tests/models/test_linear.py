@@ -138,6 +138,7 @@ def test_a_model_of_arrays():
         run.model.to_pipeline().predict(x)
 
 
+@pytest.mark.service
 def test_a_feature_map_is_applied_before_predicting():
     class Twice:
         digest = "twice"

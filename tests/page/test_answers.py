@@ -39,6 +39,7 @@ def test_the_figure_is_that_of_certify():
     assert total(setting(way="s-apes-first"))["epsilon"] == first.epsilon
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("way", BY_COST)
 def test_groups_are_those_of_the_account(way):
     asked = setting(way=way)
@@ -67,6 +68,7 @@ def test_a_victim_is_somebody():
 CHANGES = [{}, {"users": "25000"}, {"rounds": "100"}, {"shares": [["1", "50"], ["3", "50"]]}, {"delta": "1e-3"}]
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(
     ("changed", "way"), sampled([(changed, way) for changed in CHANGES for way in WAYS], 7), ids=str
 )
@@ -89,6 +91,7 @@ EXTREMES = [
 ]
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(
     ("way", "changed"),
     [

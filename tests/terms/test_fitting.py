@@ -67,6 +67,7 @@ def test_without_a_target_it_is_one():
     assert plan.cap < budgets.max()
 
 
+@pytest.mark.service
 def test_what_was_chosen_stays():
     budgets, model = make_budgets("uniform2", 200, 1), LogisticRegression(20, 3)
     plan = fitted(Plan(norm=0.3, cap=0.7, rounds=5, target_epsilon=2.0, delta=1e-6), budgets, model)

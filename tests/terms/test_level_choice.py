@@ -30,6 +30,7 @@ def choice():
     return choose_levels(GOAL, levels=(64, 128, 256))
 
 
+@pytest.mark.service
 def test_every_number_of_levels_reaches_the_target(choice):
     assert [(offer.levels, offer.bits) for offer in choice.offers] == [(64, 6), (128, 7), (256, 8)]
     for offer in choice.offers:

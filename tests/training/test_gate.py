@@ -55,6 +55,7 @@ def test_a_target_below_the_first_round_is_an_error_before_it(free):
     assert reached == []
 
 
+@pytest.mark.service
 def test_a_guarantee_by_budget():
     mixed = apes.People.from_arrays(DATA, LABELS, budgets=np.repeat([0.1, 0.5, 1.0], 200))
     guarantee = apes.train(MODEL, mixed, PLAN).guarantee

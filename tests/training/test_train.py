@@ -45,6 +45,7 @@ def test_patterns_are_learned():
     assert [entry.round for entry in result.metrics] == list(range(1, 9))
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(
     ("choice", "simulation"),
     [
@@ -87,6 +88,7 @@ def test_same_seed_same_model_for_any_threads_and_blocks(choice, simulation):
         assert np.array_equal(got, expected), (threads, users_at_once)
 
 
+@pytest.mark.service
 def test_another_seed_gives_another_model():
     one, other = (trained(dataclasses.replace(SMALL, seed=seed)) for seed in (5, 6))
     assert not np.array_equal(one.weights, other.weights)
