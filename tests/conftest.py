@@ -85,10 +85,11 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Collect what a file's tests left behind: what was not closed is told of them, not of whoever runs later.
 
-    Last, after the file's own fixtures have ended.
+    Last, after the file's own fixtures have ended. What is left then stays, and is not looked at again.
     """
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,8 @@ import apes
 
 from .strangers import Crowd, Inline, Projection, SignResponse, TwoLayers, Written
 
+pytestmark = pytest.mark.service
+
 BUDGETS = np.linspace(0.5, 3, 400)
 NO_NUMBERS = ["complex128", "bool", r"timedelta64\[s\]", "object"]
 KINDS = ["float16", "float64", "int8", "bool", "complex64"]

@@ -44,6 +44,7 @@ FAULTS = (
         before="        if same:\n            raise",
         after="        if same:\n            return\n            raise",
         caught_by=(f"{_HERE}test_local_federation.py",),
+        level="service",
     ),
     Fault(
         name="federation-target-is-a-small-cohort",
@@ -60,6 +61,7 @@ FAULTS = (
         before="        by_round, guarantee = certify_by_receipts(self._folder, self.terms, self._charging)\n",
         after="        by_round, guarantee = self._folder.recertify()\n",
         caught_by=(f"{_HERE}test_local_federation.py",),
+        level="service",
     ),
     Fault(
         name="federation-a-node-fills-the-batch",
@@ -76,6 +78,7 @@ FAULTS = (
         before="        write_whole(self.path / CHECKPOINT, lambda file: np.savez(file, header",
         after="        (lambda write: write(self.path / CHECKPOINT))(lambda file: np.savez(file, header",
         caught_by=(f"{_HERE}test_local_federation.py",),
+        level="service",
     ),
     Fault(
         name="federation-last-receipt-not-written",
@@ -84,6 +87,7 @@ FAULTS = (
         before="for entry in self._kept).encode())\n",
         after="for entry in self._kept[:-1]).encode())\n",
         caught_by=(f"{_HERE}test_local_federation.py",),
+        level="service",
     ),
     Fault(
         name="federation-sealed-reports-are-kept",
@@ -92,6 +96,7 @@ FAULTS = (
         before="        for batch in [] if self.settings.keep_sealed else self.batch.parent",
         after="        for batch in [] if not self.settings.keep_sealed else self.batch.parent",
         caught_by=(f"{_HERE}test_local_federation.py",),
+        level="service",
     ),
     Fault(
         name="federation-vaults-asked-before-the-shuffler",
@@ -100,6 +105,7 @@ FAULTS = (
         before="        self._shuffler.announce(run, self.number, self.announcement)\n",
         after="",
         caught_by=(f"{_HERE}test_local_federation.py",),
+        level="service",
     ),
     Fault(
         name="federation-refusals-for-good-are-asked-again",
@@ -108,6 +114,7 @@ FAULTS = (
         before="        return sum(self._refusals[reason] for reason in _FOR_GOOD) >= max(len(self._nodes()), 1)\n",
         after="        return sum(self._refusals[reason] for reason in _FOR_GOOD) > max(len(self._nodes()), 1)\n",
         caught_by=(f"{_HERE}test_local_federation.py",),
+        level="service",
     ),
     Fault(
         name="federation-a-reply-without-an-end",

@@ -145,6 +145,7 @@ TRAINING = (
         before="    for users in cohorts:\n        counts += users\n",
         after="    for users in cohorts[1:]:\n        counts += users\n",
         caught_by=("tests/training/test_own_targets.py",),
+        level="service",
     ),
     Fault(
         name="cohort-hands-out-another-users-rows",
@@ -161,6 +162,7 @@ TRAINING = (
         before='    brought, own = getattr(people, "targets", None), people.budgets\n',
         after="    brought, own = None, people.budgets\n",
         caught_by=("tests/training/test_own_targets.py",),
+        level="service",
     ),
     Fault(
         name="own-factor-of-the-boldest",
@@ -169,6 +171,7 @@ TRAINING = (
         before='        return float(own) * budgets if kind == "own" else of_file\n',
         after='        return float(own) * np.full_like(budgets, budgets.max()) if kind == "own" else of_file\n',
         caught_by=("tests/training/test_own_targets.py",),
+        level="service",
     ),
     Fault(
         name="delta-is-spent-twice",
@@ -305,6 +308,7 @@ TRAINING = (
         before="    test = Examples(images[judge], labels[judge])\n",
         after="    test = Examples(dataset.test_images, dataset.test_labels)\n",
         caught_by=("tests/training/test_tune.py",),
+        level="service",
     ),
     Fault(
         name="tuning-judges-on-those-who-train",
@@ -313,6 +317,7 @@ TRAINING = (
         before="    fit, judge = order[: offsets[users]], order[offsets[users] :]\n",
         after="    fit, judge = order[: offsets[users]], order[: offsets[users]][: order.size - offsets[users]]\n",
         caught_by=("tests/training/test_tune.py",),
+        level="service",
     ),
     Fault(
         name="plan-used-on-what-it-was-found-on",
@@ -321,6 +326,7 @@ TRAINING = (
         before="        if data == self.found_on:\n",
         after='        if data == self.found_on and "data" in self.choices:\n',
         caught_by=("tests/training/test_tune.py",),
+        level="service",
     ),
     Fault(
         name="memory-that-is-not-there",
@@ -340,6 +346,7 @@ WORKERS = (
         before="                present = Present(start, budgets[start:stop], own)\n",
         after="                present = Present(self._edges[0], budgets[start:stop], own)\n",
         caught_by=("tests/training/test_hands.py",),
+        level="service",
     ),
     Fault(
         name="workers-elsewhere-keep-those-who-left",
@@ -348,6 +355,7 @@ WORKERS = (
         before="        if self._who is not None and _same(self._who, (users, budgets)):\n",
         after="        if self._who is not None:\n",
         caught_by=("tests/training/test_hands.py",),
+        level="service",
     ),
     Fault(
         name="workers-elsewhere-keep-the-first-people",
@@ -356,6 +364,7 @@ WORKERS = (
         before="        if people is self._people:\n",
         after="        if self._people is not None:\n",
         caught_by=("tests/training/test_hands.py",),
+        level="service",
     ),
     Fault(
         name="workers-keep-the-weights-of-an-earlier-round",
@@ -364,6 +373,7 @@ WORKERS = (
         before="        if version == kept.version:\n",
         after="        if version >= 0:\n",
         caught_by=("tests/training/test_hands.py",),
+        level="service",
     ),
     Fault(
         name="users-of-a-worker-that-died-are-left-out",
@@ -374,6 +384,7 @@ WORKERS = (
         after="            if done:\n                try:\n"
         "                    return self._hall.add([done[place] for place in sorted(done)], self._living())\n",
         caught_by=("tests/training/test_hands.py",),
+        level="service",
     ),
     Fault(
         name="workers-of-another-version-are-taken",
@@ -409,6 +420,7 @@ TERMS = (
         before='positive_array("budgets", budgets), math.inf if self.cap is None else self.cap)\n',
         after='positive_array("budgets", budgets), math.inf)\n',
         caught_by=("tests/terms/test_fitting.py::test_the_cap_is_used_by_everybody_above_it",),
+        level="service",
     ),
     Fault(
         name="terms-digest-leaves-out-the-cap",
@@ -449,6 +461,7 @@ TERMS = (
         before="    return terms.accountant(budgets.size, settled=True).allows(exposure, terms.rounds)\n",
         after="    return True\n",
         caught_by=("tests/terms/test_fitting.py",),
+        level="service",
     ),
     Fault(
         name="open-plan-spends-a-tenth-less",
@@ -457,6 +470,7 @@ TERMS = (
         before="    allowed = largest_mu(float(terms.target_epsilon or 0), accountant.delta * (1 - 3e-3))\n",
         after="    allowed = 0.9 * largest_mu(float(terms.target_epsilon or 0), accountant.delta * (1 - 3e-3))\n",
         caught_by=("tests/terms/test_fitting.py",),
+        level="service",
     ),
     Fault(
         name="choice-of-levels-without-the-cap",
@@ -465,6 +479,7 @@ TERMS = (
         before="    error = standard_error(np.minimum(goal.exposure.budgets, answer.value), K)\n",
         after="    error = standard_error(goal.exposure.budgets, K)\n",
         caught_by=("tests/terms/test_level_choice.py",),
+        level="service",
     ),
     Fault(
         name="stranger-without-a-reason-is-certified",

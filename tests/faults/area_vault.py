@@ -147,6 +147,7 @@ FAULTS = (
         before="    return [Charge(own, cost.mu_squared, cost.delta) for",
         after="    return [Charge(own, cost.mu_squared, 0.0) for",
         caught_by=(f"{_TESTS}test_lifetime.py",),
+        level="service",
     ),
     Fault(
         name="vault-charges-one-coordinate",
@@ -163,6 +164,7 @@ FAULTS = (
         before="            if Grant(allowances[user], limit).covers(rounds):\n",
         after="            if Grant(allowances[user], type(limit)(float('inf'), float('inf'))).covers(rounds):\n",
         caught_by=(f"{_TESTS}test_lifetime.py",),
+        level="service",
     ),
     Fault(
         name="vault-allowance-has-a-tolerance",
@@ -179,6 +181,7 @@ FAULTS = (
         before="            if own.epsilon is not None and own != kept:\n",
         after="            if own.epsilon is not None and own.delta != kept.delta:\n",
         caught_by=(f"{_TESTS}test_lifetime.py",),
+        level="service",
     ),
     Fault(
         name="vault-budgets-are-rounded-down-for-charging",
@@ -187,6 +190,7 @@ FAULTS = (
         before="steps[np.searchsorted(steps, budgets)]",
         after='steps[np.maximum(np.searchsorted(steps, budgets, side="left") - 1, 0)]',
         caught_by=(f"{_TESTS}test_lifetime.py",),
+        level="service",
     ),
     Fault(
         name="vault-spent-does-not-show-the-allowance",

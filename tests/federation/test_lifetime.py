@@ -23,6 +23,8 @@ from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.vault import Request, Vault, VaultRefusal, VaultRefused, charges_of
 from apes.shuffler.service.policy import Limits
 
+pytestmark = pytest.mark.service
+
 # Two federations of the same people, with different terms.
 FIRST = agreed(rounds=1000)
 SECOND = agreed(rounds=1000, clip=0.2, limits=Limits(0.05, 1.2, 5))

@@ -33,6 +33,8 @@ from apes.storage.database import read_database
 from apes.training.run_folder import RunFolder
 from apes.wire.release import Release
 
+pytestmark = pytest.mark.service
+
 USERS, ROUNDS = 3, 2
 # One of each kind: answered, kept, not yet saved, saved.
 AT_ONCE = (

@@ -11,6 +11,8 @@ from apes.accounting.guarantee import certify_rounds
 from apes.terms import fitting
 from apes.terms.fitting import NORM, ROUNDS, TARGET, fitted
 
+pytestmark = pytest.mark.service
+
 
 def total(plan, budgets, dimensions):
     """Certified epsilon of all rounds, by another road than the fitting's own."""

@@ -21,6 +21,8 @@ from apes.mathematics.randomness import SimulationSource
 from apes.messages import PermutedBatch
 from apes.terms.level_choice import LEVELS, LevelChoice, Offer, choose_levels, standard_error
 
+pytestmark = pytest.mark.service
+
 BUDGETS = make_budgets("uniform2", 5000, 1)
 GOAL = Goal(epsilon=0.3, delta=1e-6, rounds=1, exposure=Exposure(BUDGETS, 100))
 

@@ -16,6 +16,8 @@ from apes.training.crews.kept import Failed, Shelf
 from apes.training.crews.spread import Spread
 from apes.training.crews.work import gather
 
+pytestmark = pytest.mark.service
+
 USERS = 300
 
 

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 import apes
 from apes.cli.main import app
 
+pytestmark = pytest.mark.service
+
 RNG = np.random.default_rng(1)
 ROWS = RNG.random((1200, 5), dtype=np.float32)
 LABELS = (ROWS[:, 0] > ROWS[:, 1]).astype(int)

@@ -18,6 +18,8 @@ from apes.terms.fitting import fitted
 from apes.training.plan_file import PlanFile
 from apes.training.tuning import DEFAULTS, KNOBS, _Search, fit_and_judge, tune
 
+pytestmark = pytest.mark.service
+
 USERS = 96
 SIMULATION = apes.Simulation(users=USERS, budgets="constant:0.3")
 # Whose budgets need a cap.
