@@ -1,4 +1,7 @@
-"""Fill numba's cache, so that workers that start together do not each compile the same loops."""
+"""Fill numba's cache and Python's, so that workers that start together do not each compile the same sources."""
+
+import compileall
+from pathlib import Path
 
 import numpy as np
 
@@ -17,4 +20,5 @@ def compile_loops() -> None:
 
 
 if __name__ == "__main__":
+    compileall.compile_dir(Path(apes.__file__).parent, quiet=1)
     compile_loops()

@@ -29,6 +29,7 @@ def missing(text):
     return found
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_what_is_named_is_there(path):
     assert missing(path.read_text(encoding="utf-8")) == []

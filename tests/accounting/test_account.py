@@ -54,6 +54,7 @@ def test_everybody_has_a_curve_of_their_own():
     assert few.delta_at(few.epsilon) == 1e-3
 
 
+@pytest.mark.service
 def test_sparse_reports_are_charged_for_what_they_say():
     exposures = Exposure(SMALL, 20, 2), Exposure(SMALL, 4, 2, dimensions=20, sparsifier="random-b")
     dense, sparse = (account(Question(exposure, 3, 1e-5)) for exposure in exposures)

@@ -126,6 +126,7 @@ def test_only_the_uniform_blanket_covers_smaller_budgets():
     assert any(largest_gap(k, shaped(k, e), e, 0.5 * e) > 1e-3 for k, e in LEVELS_AND_BUDGETS)
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(("budget", "levels"), sampled(list(product([0.1, 1.0, 4.0], [2, 3, 8, 256, None])), keep=2))
 def test_a_couple_alone_is_the_product_of_two_reports(budget, levels):
     """With nobody to hide among: the exact divergence of the two reports, from above and not by much."""

@@ -93,6 +93,7 @@ def called(arguments, **environment):
         return CliRunner(env={"COLUMNS": "80", "TERMINAL_WIDTH": None, **environment}).invoke(app, arguments)
 
 
+@pytest.mark.service
 @pytest.mark.parametrize(("group", "name"), ROWS, ids=NAMES)
 def test_help(group, name):
     words = [*group.split(), name]

@@ -95,6 +95,7 @@ def test_another_seed_gives_another_model():
     assert one.model_sha256 != other.model_sha256
 
 
+@pytest.mark.service
 def test_going_on_from_any_round_gives_the_same_model():
     reached: list[Progress] = []
     plan = dataclasses.replace(SMALL, momentum=0.5, averaging=1.0, decay=0.1)
@@ -147,6 +148,7 @@ def test_mnist_at_the_papers_scale(mnist):
     assert free - 0.015 <= apes < free
 
 
+@pytest.mark.service
 @pytest.mark.parametrize("framework", ["apes", "unis"])
 def test_sums_give_the_model_of_permuted_reports(small_digits, framework):
     levels = {"levels": "continuous"} if framework == "apes" else {}
