@@ -21,7 +21,7 @@ from http import HTTPStatus
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from parties import ANALYZER, RECEIPTS, RUN, TOKEN, announced, path
+from parties import RECEIPTS, TOKEN, ShufflerCalls, path
 from starlette.requests import ClientDisconnect
 
 from apes.federation.keys import Authority, write_secret
@@ -38,7 +38,6 @@ from apes.storage import json_logs
 from apes.storage.database import read_database
 from apes.storage.files import write_bytes
 from apes.storage.settings import read_key, read_settings, read_token, write_settings
-from apes.wire.frames import framed
 
 BEFORE_COMMIT, AFTER_COMMIT = "before the ledger commits", "after the ledger commits"
 BEFORE_WITNESS, AFTER_WITNESS = "before the witness is written", "after the witness is written"
@@ -53,7 +52,7 @@ class Crash(BaseException):
     """The process was killed here; nobody who handles errors may go on after it."""
 
 
-class LocalShuffler:
+class LocalShuffler(ShufflerCalls):
     """What `parties.Shuffler` is, without a process."""
 
     def __init__(self, folder, policy, key, **choices):
@@ -238,31 +237,6 @@ class LocalShuffler:
     def next_round(self):
         """A round that no other test uses."""
         return next(self._rounds)
-
-    def next_run(self):
-        """A run that no other test uses."""
-        return f"{self.next_round():032x}"
-
-    def get(self, number=1, run=RUN):
-        return self.http.get(path(number, run))
-
-    def announce(self, number=1, run=RUN, key=ANALYZER, **choices):
-        """Announce a round; what the shuffler says to it."""
-        signed = announced(self.terms, number, run, **choices).signed(key)
-        return self.http.put(f"{path(number, run)}/announcement", content=signed)
-
-    def post(self, reports, number=1, run=RUN, **choices):
-        """Announce a round, and send its reports."""
-        self.announce(number, run, **choices)
-        return self.http.post(path(number, run), content=b"".join(framed(reports)))
-
-    def metrics(self):
-        lines = self.http.get("/metrics").text.splitlines()
-        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
-
-    def refused(self, what, reason):
-        """The counter of refused reports or requests."""
-        return self.metrics().get(f'apes_{what}_refused_total{{reason="{reason}"}}', 0)
 
     def rows(self, query, *values):
         """What the ledger holds, read beside the shuffler."""

@@ -197,7 +197,36 @@ class Party:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
-class Shuffler(Party):
+class ShufflerCalls:
+    """What tests ask of a shuffler over ``http``, wherever it runs."""
+
+    def next_run(self):
+        """A run that no other test uses."""
+        return f"{self.next_round():032x}"
+
+    def get(self, number=1, run=RUN):
+        return self.http.get(path(number, run))
+
+    def announce(self, number=1, run=RUN, key=ANALYZER, **choices):
+        """Announce a round; what the shuffler says to it."""
+        signed = announced(self.terms, number, run, **choices).signed(key)
+        return self.http.put(f"{path(number, run)}/announcement", content=signed)
+
+    def post(self, reports, number=1, run=RUN, **choices):
+        """Announce a round, and send its reports."""
+        self.announce(number, run, **choices)
+        return self.http.post(path(number, run), content=b"".join(framed(reports)))
+
+    def metrics(self):
+        lines = self.http.get("/metrics").text.splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+    def refused(self, what, reason):
+        """The counter of refused reports or requests."""
+        return self.metrics().get(f'apes_{what}_refused_total{{reason="{reason}"}}', 0)
+
+
+class Shuffler(ShufflerCalls, Party):
     """A shuffler on a port of the loopback address."""
 
     def __init__(self, folder, policy, key, **choices):
@@ -234,31 +263,6 @@ class Shuffler(Party):
         except httpx.TransportError:
             return False
 
-    def next_run(self):
-        """A run that no other test uses."""
-        return f"{self.next_round():032x}"
-
-    def get(self, number=1, run=RUN):
-        return self.http.get(path(number, run))
-
-    def announce(self, number=1, run=RUN, key=ANALYZER, **choices):
-        """Announce a round; what the shuffler says to it."""
-        signed = announced(self.terms, number, run, **choices).signed(key)
-        return self.http.put(f"{path(number, run)}/announcement", content=signed)
-
-    def post(self, reports, number=1, run=RUN, **choices):
-        """Announce a round, and send its reports."""
-        self.announce(number, run, **choices)
-        return self.http.post(path(number, run), content=b"".join(framed(reports)))
-
-    def metrics(self):
-        lines = self.http.get("/metrics").text.splitlines()
-        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
-
-    def refused(self, what, reason):
-        """The counter of refused reports or requests."""
-        return self.metrics().get(f'apes_{what}_refused_total{{reason="{reason}"}}', 0)
-
     def connect(self):
         """A bare TLS connection."""
         return self.tls.wrap_socket(socket.create_connection((HOST, self.port)), server_hostname=HOST)
@@ -281,6 +285,24 @@ def long_beginning(reports):
     Once it is sent, the other side must have read the reports.
     """
     return b"".join(framed(reports)) + (1 << 30).to_bytes(4, "little") + bytes(14 << 20)
+
+
+def batch(reports):
+    """Reports as they are sent."""
+    return b"".join(framed(reports))
+
+
+def is_open(shuffler, run):
+    """Whether a run's first round is not released."""
+    answer = shuffler.get(run=run)
+    return (answer.status_code, answer.json()["refused"]) == (404, "open")
+
+
+def closes(shuffler, small, run, users=range(8)):
+    """Whether an honest batch closes the round, with nothing else in it."""
+    answer = shuffler.post(honest(small, users, run=run), run=run)
+    release = Release.decode(answer.content)
+    return is_of(release, users) and (release.receipt.run, release.receipt.round) == (run, 1)
 
 
 def rounds_of(ledger, sender):

@@ -7,11 +7,25 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from parties import APES, BUDGETS, LEVELS, RUNS, TOKEN, Shuffler, honest, is_of, long_beginning, path, until
+from parties import (
+    APES,
+    BUDGETS,
+    LEVELS,
+    RUNS,
+    TOKEN,
+    Shuffler,
+    batch,
+    closes,
+    honest,
+    is_of,
+    is_open,
+    long_beginning,
+    path,
+    until,
+)
 
 from apes.federation.trial.layout import HOST
 from apes.wire.envelope import envelope_size
-from apes.wire.frames import framed
 from apes.wire.release import Release
 
 pytestmark = pytest.mark.process
@@ -25,22 +39,6 @@ def shuffler(small, tmp_path_factory):
     yield party
     party.kill()
     party.http.close()
-
-
-def batch(reports):
-    return b"".join(framed(reports))
-
-
-def is_open(shuffler, run):
-    answer = shuffler.get(run=run)
-    return (answer.status_code, answer.json()["refused"]) == (404, "open")
-
-
-def closes(shuffler, small, run, users=range(8)):
-    """Whether an honest batch closes the round, with nothing else in it."""
-    answer = shuffler.post(honest(small, users, run=run), run=run)
-    release = Release.decode(answer.content)
-    return is_of(release, users) and (release.receipt.run, release.receipt.round) == (run, 1)
 
 
 def test_without_the_token(shuffler, small):

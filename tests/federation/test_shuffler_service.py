@@ -11,14 +11,13 @@ from threading import Barrier
 import numpy as np
 import pytest
 from local_shuffler import LocalShuffler
-from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, RUNS, TOKEN, honest, is_of, path
+from parties import BUDGETS, LEVELS, OTHER_RUN, RUN, RUNS, TOKEN, batch, closes, honest, is_of, is_open, path
 
 from apes.shuffler.service.intake import ReportRefusal
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.refused import RequestRefused
 from apes.shuffler.service.rounds import Rounds
 from apes.wire.envelope import envelope_size
-from apes.wire.frames import framed
 from apes.wire.release import Release
 
 pytestmark = pytest.mark.service
@@ -33,22 +32,6 @@ def shuffler(small, tmp_path_factory):
     yield party
     party.kill()
     party.http.close()
-
-
-def batch(reports):
-    return b"".join(framed(reports))
-
-
-def is_open(shuffler, run):
-    answer = shuffler.get(run=run)
-    return (answer.status_code, answer.json()["refused"]) == (404, "open")
-
-
-def closes(shuffler, small, run, users=range(8)):
-    """Whether an honest batch closes the round, with nothing else in it."""
-    answer = shuffler.post(honest(small, users, run=run), run=run)
-    release = Release.decode(answer.content)
-    return is_of(release, users) and (release.receipt.run, release.receipt.round) == (run, 1)
 
 
 def test_health_needs_no_token(shuffler):
