@@ -350,6 +350,14 @@ FAULTS = (
         caught_by=("tests/page/test_answers.py::test_the_odds_are_rounded_against_us",),
     ),
     Fault(
+        name="the-page-rounds-what-is-left-without-the-shuffler",
+        consequence="The page promises less than a whole round costs where the shuffler does not help.",
+        file="src/apes/page/words.py",
+        before="{float(upwards(whole_round)):,.4g} for a whole round",
+        after="{whole_round:,.4g} for a whole round",
+        caught_by=("tests/page/test_answers.py::test_what_is_left_without_the_shuffler_is_rounded_against_us",),
+    ),
+    Fault(
         name="a-report-rounds-what-was-spent-down",
         consequence="The table of rounds in a report shows less than was spent.",
         file="src/apes/report/report.py",

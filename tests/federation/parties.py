@@ -16,6 +16,7 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import httpx
 import numpy as np
@@ -71,7 +72,10 @@ patient = settings(derandomize=True, deadline=None, suppress_health_check=[Healt
 
 
 def apes(*arguments):
-    """Exit code, output and errors of a command of ours; in this process, since a start takes seconds."""
+    """Exit code, output and errors of a command of ours; in this process, since a start takes seconds.
+
+    A vault that ought to refuse and does not fails the test: it would listen for ever.
+    """
     with warnings.catch_warnings():
         # Flower holds typer back, which click warns of.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -79,7 +83,9 @@ def apes(*arguments):
 
         from apes.cli.main import app
 
-        done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        started = AssertionError("the vault refused nothing: it listens")
+        with mock.patch("apes.federation.vault.socket._listen", side_effect=started):
+            done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.stdout, done.stderr

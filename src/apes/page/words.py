@@ -28,9 +28,11 @@ probability of 1e-06: as long as the shuffler does not help it.'
 def trusted(setting: Setting, local: dict[str, float]) -> list[dict[str, str]]:
     """What is protected and who is trusted, as pairs of a heading and a sentence; ``local`` is `local_figures`."""
     rounds = "one round" if setting.rounds == 1 else f"all {setting.rounds:,} rounds"
-    told, at = f"{local['user']:,.4g}", ""
+    whole_round = local["user"]
+    at = ""
     if local.get("user_at_delta", math.inf) < local["user"]:
-        told, at = f"{float(upwards(local['user_at_delta'])):,.4g}", f" at delta {setting.delta:g}"
+        whole_round = local["user_at_delta"]
+        at = f" at delta {setting.delta:g}"
     return [
         {
             "about": "What is protected",
@@ -45,7 +47,7 @@ def trusted(setting: Setting, local: dict[str, float]) -> list[dict[str, str]]:
         },
         {
             "about": "If the shuffler sides with the analyzer",
-            "is": f"Only the own noise is left: epsilon {local['dimension']:.4g} per coordinate and round for whoever "
-            f"has the largest budget, {told} for a whole round{at}.",
+            "is": f"Only the own noise is left: epsilon {upwards(local['dimension'])} per coordinate and round for "
+            f"whoever has the largest budget, {float(upwards(whole_round)):,.4g} for a whole round{at}.",
         },
     ]
