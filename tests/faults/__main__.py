@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.faults.catalogue import all_faults
 from tests.faults.fault import LEVELS, Fault
-from tests.faults.runner import Outcome, run_fault
+from tests.faults.runner import Outcome, run_fault, tests_without_a_fault
 
 
 def main() -> int:
@@ -19,6 +19,10 @@ def main() -> int:
         for fault in faults:
             print(f"{fault.name:55} {fault.level:8} {fault.consequence}")
         return 0
+    if options.level is None:
+        failed = tests_without_a_fault(faults, 4 * options.seconds)
+        if failed is not None:
+            sys.exit(f"without any fault, the tests that should notice do not pass: {failed}")
     outcomes = []
     with ThreadPoolExecutor(options.jobs) as pool:
         for number, outcome in enumerate(pool.map(lambda fault: _run(fault, options), faults), 1):
@@ -76,7 +80,9 @@ def _as_dict(outcome: Outcome) -> dict[str, object]:
 
 def _summary(count: int, verdicts: Counter[str], levels: Counter[str]) -> str:
     by_level = ", ".join(f"{levels[level]} by {level} tests" for level in LEVELS if levels[level])
-    others = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in ("survived", "broken") if verdicts[verdict])
+    others = ", ".join(
+        f"{verdicts[verdict]} {verdict}" for verdict in ("survived", "hung", "broken") if verdicts[verdict]
+    )
     return f"{verdicts['caught']} of {count} faults caught ({by_level or 'none'}){'; ' + others if others else ''}"
 
 

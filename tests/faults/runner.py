@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,9 @@ _LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", "runs", "dist", "_build", ".mypy_cache", ".ruff_cache", ".hypothesis"
 )
 # Exit codes of pytest.
-_ALL_PASSED, _SOME_FAILED, _INTERRUPTED = 0, 1, 2
+_ALL_PASSED, _SOME_FAILED = 0, 1
+# Ours, where pytest did not end in time.
+_HUNG = -1
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Outcome:
     """What became of a fault."""
 
     fault: Fault
-    verdict: str  # caught, survived or broken
+    verdict: str  # caught, survived, hung or broken
     by: str  # the first test that failed, or what went wrong
     seconds: float
 
@@ -44,6 +46,16 @@ def faulty_checkout(fault: Fault | None) -> Iterator[Path]:
         yield copy
 
 
+def tests_without_a_fault(faults: Sequence[Fault], seconds: float) -> str | None:
+    """Run the tests that the faults name on an unchanged copy, and return what failed: it would notice anything."""
+    nodes = sorted({node for fault in faults for node in fault.caught_by})
+    levels = ",".join(sorted({fault.level for fault in faults}))
+    with faulty_checkout(None) as checkout:
+        code, output = _pytest(checkout, ["--levels", levels, *nodes], seconds)
+    verdict, by = _verdict(code, output)
+    return None if verdict == "survived" else f"{verdict}: {by}"
+
+
 def run_fault(fault: Fault, level: str | None, seconds: float) -> Outcome:
     """Run the tests that have to notice; with a ``level``, all tests of that level instead."""
     began = time.monotonic()
@@ -54,7 +66,7 @@ def run_fault(fault: Fault, level: str | None, seconds: float) -> Outcome:
 
 
 def _pytest(checkout: Path, arguments: list[str], seconds: float) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly", *arguments]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", *arguments]
     paths = os.pathsep.join([str(checkout / "src"), str(checkout)])
     environment = {**os.environ, "PYTHONPATH": paths}
     # The copy has the compiled sources that the checkout has.
@@ -65,8 +77,7 @@ def _pytest(checkout: Path, arguments: list[str], seconds: float) -> tuple[int, 
             command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
-        # A fault may make a test wait for what never comes; a suite that hangs has noticed.
-        return _SOME_FAILED, f"FAILED (nothing ended within {seconds:g} seconds)"
+        return _HUNG, f"pytest did not end within {seconds:g} seconds"
     return done.returncode, done.stdout + done.stderr
 
 
@@ -75,9 +86,10 @@ def _verdict(code: int, output: str) -> tuple[str, str]:
     failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
     if code == _ALL_PASSED:
         return "survived", lines[-1] if lines else ""
-    if code in (_SOME_FAILED, _INTERRUPTED) and failed:
+    if code == _SOME_FAILED and failed:
         return "caught", failed[0].split(" ", 1)[1].split(" - ")[0]
-    return "broken", " | ".join(lines[-3:])
+    # A slow machine is no proof that a test noticed, nor is a file that cannot be imported.
+    return "hung" if code == _HUNG else "broken", " | ".join(lines[-3:])
 
 
 def _is_compiled(path: Path) -> bool:
@@ -88,5 +100,5 @@ def _is_compiled(path: Path) -> bool:
 def _forget_compiled_loops(checkout: Path) -> None:
     """A compiled loop keeps what it called in other files: all are compiled again."""
     for pattern in ("*.nbi", "*.nbc"):
-        for cached in (checkout / "src").rglob(pattern):
+        for cached in checkout.rglob(pattern):
             cached.unlink()
