@@ -37,7 +37,7 @@ if typing.TYPE_CHECKING:
     from apes.features.oriented_gradients import OrientedGradients
     from apes.mathematics.laws import ClipLaplace, Laplace
     from apes.mathematics.levels import level_probabilities, level_values
-    from apes.mathematics.randomness import SimulationSource, SystemSource
+    from apes.mathematics.randomness import SimulationSource, StreamKey, SystemSource
     from apes.mathematics.thresholds import acceptance_thresholds
     from apes.messages import CountedBatch, Estimate, PermutedBatch, SummedBatch
     from apes.models.linear import LinearRegression
@@ -67,9 +67,9 @@ __all__ = [
     "Dataset", "Draws", "Estimate", "Examples", "Exposure", "FeatureMap", "FedProx", "Framework", "Guarantee",
     "Laplace", "LinearRegression", "LogisticRegression", "Mechanism", "Model", "OrientedGradients", "ParameterError",
     "Partitions", "People", "PermutedBatch", "Plan", "Population", "PrivateMean", "Progress", "ProtocolError",
-    "RegimeError", "Schedule", "Schema", "Simulation", "SimulationSource", "SummedBatch", "SystemSource", "Terms",
-    "Trained", "TrainingResult", "UserBlock", "Workers", "WorkersError", "__version__", "acceptance_thresholds",
-    "certify", "download", "fitted", "level_probabilities", "level_values", "load", "make_budgets", "partition",
+    "RegimeError", "Schedule", "Schema", "Simulation", "SimulationSource", "StreamKey", "SummedBatch", "SystemSource",
+    "Terms", "Trained", "TrainingResult", "UserBlock", "Workers", "WorkersError", "__version__",
+    "acceptance_thresholds", "certify", "download", "fitted", "level_probabilities", "level_values", "load", "make_budgets", "partition",
     "train",
 ]
 # fmt: on
@@ -90,7 +90,7 @@ _HOMES = {
     "apes.features.oriented_gradients": "OrientedGradients",
     "apes.mathematics.laws": "ClipLaplace Laplace",
     "apes.mathematics.levels": "level_probabilities level_values",
-    "apes.mathematics.randomness": "SimulationSource SystemSource",
+    "apes.mathematics.randomness": "SimulationSource StreamKey SystemSource",
     "apes.mathematics.thresholds": "acceptance_thresholds",
     "apes.messages": "CountedBatch Estimate PermutedBatch SummedBatch",
     "apes.models.linear": "LinearRegression",

@@ -178,7 +178,7 @@ def test_invalid_simulation_source(change, message):
 
 def test_sources_are_immutable():
     with pytest.raises(FrozenInstanceError):
-        SimulationSource(1).seed = 2
+        SimulationSource(1).run_key = 2
     with pytest.raises(TypeError, match="seed"):
         SimulationSource()
 

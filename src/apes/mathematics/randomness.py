@@ -8,7 +8,7 @@ cryptographic: a device draws from `SystemSource` instead, which cannot be seede
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from apes.checks import whole
+from apes.errors import ParameterError
 from apes.mathematics.arrays import U8, U64, Word
 from apes.mathematics.compiled import inlined
 
@@ -61,25 +62,57 @@ def philox(c0: Word, c1: Word, c2: Word, c3: Word, k0: Word, k1: Word) -> tuple[
 
 
 @dataclass(frozen=True)
+class StreamKey:
+    """The key of a run's simulated randomness: 256 bits, secret unless they follow from a seed.
+
+    Whoever has the key can draw the same noise and subtract it. Printing a key does not show it.
+
+    Attributes:
+        material: The 32 bytes.
+        is_seeded: Whether they follow from a seed, which others may know or guess.
+    """
+
+    material: bytes = field(repr=False)
+    is_seeded: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.material, bytes) or len(self.material) != _KEY_BYTES:
+            raise ParameterError(f"material must be {_KEY_BYTES} bytes")
+
+    @classmethod
+    def from_system(cls) -> "StreamKey":
+        """Draw a secret key from the operating system."""
+        return cls(os.urandom(_KEY_BYTES))
+
+    @classmethod
+    def from_seed(cls, seed: int) -> "StreamKey":
+        """Derive the key of a seed in [0, 2^64): for reproduction and tests, not secret."""
+        whole("seed", seed, 0, 2**64 - 1)
+        return cls(seed.to_bytes(_KEY_BYTES, "little"), is_seeded=True)
+
+
+@dataclass(frozen=True)
 class SimulationSource:
-    """Seeded randomness of one round of a simulation; reproducible, not cryptographic.
+    """Randomness of one round of a simulation: every draw has an address under the run's key.
 
     Args:
-        seed: Key of the generator, in [0, 2^64).
+        seed: Key of the run, or a seed in [0, 2^64) that a key follows from (`StreamKey.from_seed`).
         round: Which round of training, in [0, 2^24).
     """
 
-    seed: int
+    run_key: StreamKey
     round: int = 0
 
-    def __post_init__(self) -> None:
-        whole("seed", self.seed, 0, 2**64 - 1)
-        whole("round", self.round, 0, 2**_PURPOSE_SHIFT - 1)
+    def __init__(self, seed: StreamKey | int, round: int = 0) -> None:
+        """Derive the key of a seed."""
+        object.__setattr__(self, "run_key", seed if isinstance(seed, StreamKey) else StreamKey.from_seed(seed))
+        object.__setattr__(self, "round", whole("round", round, 0, 2**_PURPOSE_SHIFT - 1))
 
     @property
     def key(self) -> Key:
         """The two 32-bit words of Philox's key."""
-        return np.uint64(self.seed & 0xFFFFFFFF), np.uint64(self.seed >> 32)
+        words = np.frombuffer(self.run_key.material, dtype="<u4").astype(np.uint64)
+        return words[0], words[1]
 
     def stream(self, purpose: Purpose) -> np.uint64:
         """The fourth word of the counter: the round, and what the numbers are for."""
@@ -87,7 +120,8 @@ class SimulationSource:
 
     def generator(self, purpose: Purpose, index: int = 0) -> np.random.Generator:
         """A NumPy generator of its own for (seed, round, purpose, index)."""
-        words = np.random.SeedSequence([self.seed, self.round, int(purpose), index])
+        number = int.from_bytes(self.run_key.material, "little")
+        words = np.random.SeedSequence([number, self.round, int(purpose), index])
         return np.random.Generator(np.random.Philox(words))
 
 
