@@ -69,8 +69,8 @@ __all__ = [
     "Partitions", "People", "PermutedBatch", "Plan", "Population", "PrivateMean", "Progress", "ProtocolError",
     "RegimeError", "Schedule", "Schema", "Simulation", "SimulationSource", "StreamKey", "SummedBatch", "SystemSource",
     "Terms", "Trained", "TrainingResult", "UserBlock", "Workers", "WorkersError", "__version__",
-    "acceptance_thresholds", "certify", "download", "fitted", "level_probabilities", "level_values", "load", "make_budgets", "partition",
-    "train",
+    "acceptance_thresholds", "certify", "download", "fitted", "level_probabilities", "level_values", "load",
+    "make_budgets", "partition", "train",
 ]
 # fmt: on
 
