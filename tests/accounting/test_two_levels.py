@@ -10,6 +10,7 @@ from levels import sampled
 from scipy.signal import fftconvolve
 from scipy.stats import binom, norm
 
+import apes
 from apes.accounting.certificate.curve import HidingCurve, hiding_curve
 from apes.accounting.certificate.lines import lines_above
 from apes.accounting.certificate.squads import _with_squad, lines_above_many
@@ -228,3 +229,24 @@ def test_many_open_users_get_the_blanket():
     others = np.full(MOST_SINGLE + 1, 5.0)
     assert isinstance(two_level_curve(1.0, others, 1e-8), HidingCurve)
     assert isinstance(two_level_curve(1.0, np.full(MOST_USERS + 1, 1.0), 1e-8), HidingCurve)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "changes", "said"),
+    [
+        ([0.5, 3.0], {}, "tail bounds of other users' bits, without a privacy blanket"),
+        ([0.5, 3.1], {}, "tail bounds of other users' bits, or a privacy blanket"),
+        (np.full(300_001, 0.5), {}, "tail bounds of other users' bits, or a privacy blanket"),
+        ([0.5, 0.5], {"top_b_first": 2}, "tail bounds of other users' bits, or a privacy blanket"),
+        ([0.5, 0.5], {"levels": 4}, "privacy blanket, 4 levels"),
+        ([0.5, 0.5], {"levels": None}, "privacy blanket, continuous"),
+    ],
+)
+def test_the_method_says_whether_there_is_a_blanket(budgets, changes, said):
+    exposure = apes.Exposure(np.array(budgets), 5, **{"levels": 2, **changes})
+    assert exposure.method == said
+
+
+def test_a_guarantee_of_bits_says_that_there_is_no_blanket():
+    guarantee = apes.certify(np.full(50, 0.5), delta=1e-3, levels=2)
+    assert guarantee.method == "tail bounds of other users' bits, without a privacy blanket"

@@ -23,6 +23,22 @@ TRAINING = (
         caught_by=("tests/training/test_gate.py",),
     ),
     Fault(
+        name="of-user-counts-the-rounds-that-took-place",
+        consequence="Somebody's certified epsilon is computed for another split of delta, and passes the own target.",
+        file="src/apes/training/train.py",
+        before="expected_rounds=self.plan.terms.rounds, keep_budgets=True)",
+        after="expected_rounds=len(self.exposures), keep_budgets=True)",
+        caught_by=("tests/training/test_of_user.py",),
+    ),
+    Fault(
+        name="of-user-is-above-everybody",
+        consequence="Somebody is told more than what is certified for everybody with this budget.",
+        file="src/apes/training/train.py",
+        before="return personal if personal.epsilon < of_budget.epsilon else of_budget",
+        after="return personal",
+        caught_by=("tests/training/test_of_user.py",),
+    ),
+    Fault(
         name="private-mean-without-a-gate",
         consequence="Releases of a private mean go on beyond the target that was promised.",
         file="src/apes/training/private_mean.py",

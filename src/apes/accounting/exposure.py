@@ -13,7 +13,7 @@ from apes.accounting import Array, Whole
 from apes.accounting.certificate.curve import LARGEST_BUDGET, SMALLEST_BUDGET, PrivacyCurve, check_levels, hiding_curve
 from apes.accounting.certificate.joint_clipping import norm_shift
 from apes.accounting.certificate.top_b_first import LARGEST_COUPLE_BUDGET, top_b_first_curve
-from apes.accounting.certificate.two_levels import LowerCurve, two_level_curve
+from apes.accounting.certificate.two_levels import MOST_USERS, LowerCurve, two_level_curve
 from apes.accounting.composition.gaussian import covering_shift
 from apes.accounting.composition.lattice import UNIT
 from apes.accounting.cost import SUMS, Cost
@@ -122,8 +122,13 @@ class Exposure:
 
     @property
     def method(self) -> str:
-        """How what it costs is proved."""
-        return f"privacy blanket, {'continuous' if self.levels is None else f'{self.levels} levels'}"
+        """How what it costs is proved: bits need no privacy blanket, unless budgets are large or users very many."""
+        if self.levels != 2:
+            return f"privacy blanket, {'continuous' if self.levels is None else f'{self.levels} levels'}"
+        is_small = self.budgets.size <= MOST_USERS and float(self.budgets.max()) <= _BOLD
+        # Couples of coordinates are hidden by a blanket (docs/proofs.md, 11).
+        needs_none = is_small and self.top_b_first is None
+        return f"tail bounds of other users' bits, {'without' if needs_none else 'or'} a privacy blanket"
 
     def level(self, rounds: int) -> str:
         """What a guarantee over so many such rounds covers."""

@@ -58,15 +58,26 @@ class TrainingResult:
     stopped: str = ROUNDS
 
     def of_user(self, user: int) -> Guarantee:
-        """The guarantee of one user, number ``user`` from 0: of the own budget in the own rounds."""
-        own = float(self.budgets[whole("user", user, 0, self.budgets.size - 1)])
+        """The guarantee of one user, number ``user`` from 0, over the rounds in which this user took part.
+
+        Guarantee:
+            At most what is certified for everybody with this user's budget, and at most the user's own target.
+        """
+        budget = float(self.budgets[whole("user", user, 0, self.budgets.size - 1)])
         if self.guarantee.is_adaptive:
             # How many rounds there were was chosen on the way: everybody has the limit.
-            return self.guarantee.of(own)
-        accountant = Accountant(self.guarantee.delta, expected_rounds=len(self.exposures), keep_budgets=True)
-        for exposure in self.exposures[: self.rounds_by_user[user]]:
+            return self.guarantee.of(budget)
+        # The rounds that were planned, as in the run's own account and in that of the targets: each of them sets the
+        # same part of delta aside, whether it took place or not.
+        accountant = Accountant(self.guarantee.delta, expected_rounds=self.plan.terms.rounds, keep_budgets=True)
+        took_part = int(self.rounds_by_user[user])
+        for exposure in self.exposures[:took_part]:
             accountant.record(exposure)
-        return accountant.guarantee.of(own)
+        personal = accountant.guarantee.of(budget)
+        if not took_part:
+            return personal
+        of_budget = self.guarantee.of(budget)
+        return personal if personal.epsilon < of_budget.epsilon else of_budget
 
     @property
     def accuracy(self) -> float:
