@@ -201,8 +201,8 @@ TRAINING = (
         name="own-guarantee-at-twice-the-delta",
         consequence="The guarantee of one user is understated: it is at twice the delta that it says.",
         file="src/apes/training/train.py",
-        before="Accountant(self.guarantee.delta, expected_rounds=len(self.exposures), keep_budgets=True)\n",
-        after="Accountant(2 * self.guarantee.delta, expected_rounds=len(self.exposures), keep_budgets=True)\n",
+        before="Accountant(self.guarantee.delta, expected_rounds=self.plan.terms.rounds, keep_budgets=True)\n",
+        after="Accountant(2 * self.guarantee.delta, expected_rounds=self.plan.terms.rounds, keep_budgets=True)\n",
         caught_by=("tests/training/test_run.py",),
     ),
     Fault(
