@@ -261,6 +261,14 @@ FAULTS = (
         caught_by=("tests/page/test_door.py::test_too_many_at_once_are_told_to_wait",),
     ),
     Fault(
+        name="a-question-is-counted-when-its-answer-begins",
+        consequence="Questions that arrive together are all let in, however many they are.",
+        file="src/apes/page/desk.py",
+        before="        self._working += 1\n",
+        after="",
+        caught_by=("tests/page/test_door.py::test_questions_that_arrive_together_are_counted_before_work_begins",),
+    ),
+    Fault(
         name="two-files-of-one-name-are-taken-for-one",
         consequence="The figure is of the budgets in an earlier file.",
         file="src/apes/page/uploads.py",

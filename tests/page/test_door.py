@@ -1,6 +1,7 @@
 """The application without a network: strangers are refused, what is sent is bounded, too many have to wait."""
 
 import asyncio
+import contextlib
 import json
 from dataclasses import dataclass
 
@@ -44,7 +45,7 @@ async def asked(app, method, path, body=None, **headers):
     path, _, query = path.partition("?")
     scope = {
         "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
         "scheme": "http",
         "method": method,
@@ -249,6 +250,71 @@ def test_too_many_at_once_are_told_to_wait(monkeypatch):
     assert "too many" in late.json()["refused"]
     assert [answer.lines[-1]["part"] for answer in first] == ["end"] * desk._WAITING
     assert again.lines[-1]["part"] == "end"
+
+
+def test_questions_that_arrive_together_are_counted_before_work_begins(monkeypatch):
+    """Sixty at once: all places are taken, the others are refused, and afterwards every place is free again."""
+    monkeypatch.setattr(desk, "parts", lambda setting: iter([("about", dict)]))
+    application = create_app(PORT)
+
+    def ask(page):
+        return asked(application, "POST", "/answer", question(page=page), Content_Type="application/json")
+
+    async def crowd():
+        may_go_on, begun_or_refused = asyncio.Event(), asyncio.Semaphore(0)
+
+        async def made(self, worker, make):
+            begun_or_refused.release()
+            await may_go_on.wait()
+            return make()
+
+        async def ask_and_tell(page):
+            answer = await ask(page)
+            if answer.status == 503:
+                begun_or_refused.release()
+            return answer
+
+        monkeypatch.setattr(desk.Desk, "_made", made)
+        asking = [asyncio.ensure_future(ask_and_tell(f"page {number}")) for number in range(60)]
+        for _ in asking:
+            await begun_or_refused.acquire()
+        may_go_on.set()
+        statuses = [answer.status for answer in await asyncio.gather(*asking)]
+        again = [answer.status for answer in await asyncio.gather(*map(ask, map(str, range(desk._WAITING))))]
+        return statuses, again
+
+    statuses, again = asyncio.run(crowd())
+    assert (statuses.count(200), statuses.count(503)) == (desk._WAITING, 60 - desk._WAITING)
+    assert again == [200] * desk._WAITING
+
+
+def test_a_question_whose_page_has_gone_gives_its_place_back(monkeypatch):
+    """The client leaves before the first line is asked for: the place is free, not lost for ever."""
+    monkeypatch.setattr(desk, "parts", lambda setting: iter([("about", dict)]))
+    made = []
+    real = desk.Desk.__init__
+    monkeypatch.setattr(desk.Desk, "__init__", lambda self: (real(self), made.append(self))[0])
+    application = create_app(PORT)
+    body = question()
+
+    async def leave():
+        messages = [{"type": "http.request", "body": body, "more_body": False}, {"type": "http.disconnect"}]
+
+        async def receive():
+            return messages.pop(0) if messages else await asyncio.Event().wait()
+
+        async def send(message):
+            raise OSError("the client has gone")
+
+        headers = [(b"host", f"127.0.0.1:{PORT}".encode()), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/answer", "query_string": b"", "headers": headers}
+        scope |= {"asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": "http", "root_path": ""}
+        scope |= {"raw_path": b"/answer", "server": ("127.0.0.1", PORT), "client": ("127.0.0.1", 1)}
+        with contextlib.suppress(Exception):
+            await application(scope, receive, send)
+
+    asyncio.run(leave())
+    assert made[0]._working == 0
 
 
 def test_what_goes_wrong_in_one_figure_takes_no_other_with_it(monkeypatch):

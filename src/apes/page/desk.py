@@ -37,14 +37,19 @@ class Desk:
         for worker in (self._quick, self._slow, self._adviser):
             worker.shutdown(wait=False, cancel_futures=True)
 
-    def check(self) -> None:
-        """Refuse where too many wait."""
+    def reserve(self) -> None:
+        """Reserve a place for a question, until `release`; refused where all places are taken."""
         if self._working >= _WAITING:
             raise Refused(503, "too many questions at once: ask again in a moment")
+        self._working += 1
+
+    def release(self) -> None:
+        """Free the place of a question that is over."""
+        self._working -= 1
 
     def take(self, page: str, number: int) -> None:
-        """Note a page's question; older ones of the same page are not gone on with. Refused where too many wait."""
-        self.check()
+        """Reserve a place for a page's question; work on older questions of the same page stops."""
+        self.reserve()
         self._newest[page] = max(number, self._newest.get(page, number))
         self._newest.move_to_end(page)
         while len(self._newest) > _PAGES:
@@ -52,19 +57,15 @@ class Desk:
 
     async def answer(self, setting: Setting, page: str, number: int) -> AsyncIterator[str]:
         """Lines of JSON, a part each; the last one says whether they are all."""
-        self._working += 1
-        try:
-            for name, make in parts(setting):
-                if self._newest.get(page, number) != number:
-                    yield _line({"part": "superseded", "number": number})
-                    return
-                worker = self._quick if name == _QUICK else self._slow
-                yield _line({"part": name, "number": number, **await self._made(worker, make)})
-                if name == _QUICK:
-                    await asyncio.sleep(_REST)
-            yield _line({"part": "end", "number": number})
-        finally:
-            self._working -= 1
+        for name, make in parts(setting):
+            if self._newest.get(page, number) != number:
+                yield _line({"part": "superseded", "number": number})
+                return
+            worker = self._quick if name == _QUICK else self._slow
+            yield _line({"part": name, "number": number, **await self._made(worker, make)})
+            if name == _QUICK:
+                await asyncio.sleep(_REST)
+        yield _line({"part": "end", "number": number})
 
     async def advise(self, work: Callable[[Progress], dict[str, Any]]) -> AsyncIterator[str]:
         """Lines of JSON: how far the adviser is, and the advice; none is worked out for whoever went away."""
@@ -77,7 +78,6 @@ class Desk:
                 raise Refused(499, "nobody waits for this advice any more")
             loop.call_soon_threadsafe(said.put_nowait, {"done": done, "total": total})
 
-        self._working += 1
         try:
             made = asyncio.ensure_future(self._made(self._adviser, lambda: work(tell)))
             made.add_done_callback(lambda done: said.put_nowait({} if done.cancelled() else done.result()))
@@ -86,16 +86,14 @@ class Desk:
             yield _line(line)
         finally:
             is_wanted.clear()
-            self._working -= 1
 
     async def later(self, work: Callable[[], T]) -> T:
         """Do some work that takes long, when its turn comes; refused where too many wait."""
-        self.check()
-        self._working += 1
+        self.reserve()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._slow, work)
         finally:
-            self._working -= 1
+            self.release()
 
     async def _made(self, worker: ThreadPoolExecutor, make: Callable[[], Part]) -> dict[str, Any]:
         try:

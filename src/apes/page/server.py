@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from apes.errors import ApesError, ParameterError
 from apes.page.advising import advice
@@ -133,15 +133,15 @@ def _add_answers(app: FastAPI, desk: Desk, uploads: Uploads) -> None:
             raise Refused(400, "a question needs a page, which is a text, and a number")
         setting = _setting(asked, uploads)
         desk.take(page, number)
-        return StreamingResponse(desk.answer(setting, page, number), media_type=_LINES)
+        return _Answer(desk.answer(setting, page, number), desk.release)
 
     @app.post("/advise")
     async def advise(request: Request) -> Response:
         asked = await _question(request)
         setting = _setting(asked, uploads)
         target = read_target(asked["setting"])
-        desk.check()
-        return StreamingResponse(desk.advise(partial(advice, setting, target)), media_type=_LINES)
+        desk.reserve()
+        return _Answer(desk.advise(partial(advice, setting, target)), desk.release)
 
     @app.post("/budgets")
     async def budgets(request: Request, name: str, column: str | None = None) -> dict[str, Any]:
@@ -150,6 +150,21 @@ def _add_answers(app: FastAPI, desk: Desk, uploads: Uploads) -> None:
             raise Refused(400, "a file's name and column have 1 to 200 characters")
         found = await desk.later(partial(read_upload, content, name, column))
         return uploads.keep(found).as_dict()
+
+
+class _Answer(StreamingResponse):
+    """Lines of JSON, sent as they are made; the question's place is free again when they end, however they end."""
+
+    def __init__(self, lines: AsyncIterator[str], release: Callable[[], None]) -> None:
+        super().__init__(lines, media_type=_LINES)
+        self._release = release
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Not in the lines themselves: if the client leaves before the first one, they never begin and never end.
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._release()
 
 
 async def _question(request: Request) -> dict[str, Any]:
