@@ -248,8 +248,8 @@ FAULTS = (
         name="an-older-question-is-answered-after-a-newer",
         consequence="The figure of a slider's earlier place stands under its present one.",
         file="src/apes/page/desk.py",
-        before="                if self._newest.get(page, number) != number:\n",
-        after="                if self._newest.get(page, number) < number:\n",
+        before="            if self._newest.get(page, number) != number:\n",
+        after="            if self._newest.get(page, number) < number:\n",
         caught_by=("tests/page/test_door.py::test_an_older_question_of_a_page_is_not_gone_on_with",),
     ),
     Fault(

@@ -276,7 +276,51 @@ def test_a_question_that_is_none_does_not_reach_the_vault(carrying, server, monk
     message.metadata.__dict__["_message_id"] = message.object_id
     parts = {name: part.deflate() for name, part in get_all_nested_objects(message).items()}
     serve(server, message_to_proto(remove_content_from_message(message)), parts, get_object_tree(message))
-    assert carrying._carry()
+    assert not carrying._carry()
+
+
+class EnoughError(Exception):
+    """Ends a courier that would go on for ever."""
+
+
+@pytest.mark.parametrize("status", [400, 403, 429, 500])
+def test_a_server_that_fails_is_asked_again_after_a_pause(carrying, server, monkeypatch, status):
+    """One question per pause, and the pauses grow: never a loop that asks as fast as it can."""
+    pauses = []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        assert server.asked.count("pull-messages") == len(pauses)
+        if len(pauses) == 5:
+            raise EnoughError
+
+    monkeypatch.setattr(courier.time, "sleep", sleep)
+    server.answers["pull-messages"] = httpx.Response(status)
+    with pytest.raises(EnoughError):
+        carrying._serve()
+    assert pauses == sorted(pauses)
+    assert pauses[0] < pauses[-1] <= carrying._settings.pause
+
+
+def test_a_server_that_cannot_be_reached_is_logged_by_kind_not_by_its_words(node, server, capfd):
+    """The log keeps one count per kind of error, however many texts a server makes up."""
+    texts = iter(range(1000))
+
+    def away(request):
+        number = next(texts)
+        if number == 999:
+            return ActivateNodeResponse(node_id=9)
+        raise httpx.ConnectError(f"no {number}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet, "_LONGEST_PAUSE", 0.0)
+        server.answers["activate-node"] = away
+        node._alive.start = lambda: None
+        node.sign_on()
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    told = [line for line in lines if line["event"] == "superlink-away"]
+    assert [line["count"] for line in told] == [2**power for power in range(10)]
+    assert {line["reason"] for line in told} == {"ConnectError"}
 
 
 def test_a_reply_is_handed_in_with_all_its_parts(node, server):

@@ -94,14 +94,29 @@ def test_cards_are_added_and_taken_back(cards):
 
 
 def test_a_change_that_the_terms_do_not_allow_changes_nothing(cards):
-    """Fewer than the smallest cohort of three."""
+    """Two cards where a round needs four senders, and nobody at all."""
     org, files = cards
     admit(org, read(files[:4]))
-    code, _, errors = apes("federation", "dismiss", org, *files[:2])
-    assert code == 2
-    assert errors
-    assert in_force(org) == senders(files[:4])
-    assert nodes(org) == node_keys(files[:4])
+    for command in (["admit", org, *files[:2]], ["dismiss", org, *files[:4]]):
+        code, _, errors = apes("federation", *command)
+        assert code == 2
+        assert errors
+        assert in_force(org) == senders(files[:4])
+        assert nodes(org) == node_keys(files[:4])
+
+
+def test_a_stolen_key_can_be_dismissed_where_members_are_just_enough(cards):
+    """The list shrinks below what a round needs; rounds wait until somebody else is admitted."""
+    org, files = cards
+    policy = admit(org, read(files[:3]))
+    assert len(policy.senders) == policy.needed == 3
+    code, told, _ = apes("federation", "dismiss", org, files[0])
+    assert code == 0
+    assert "a round needs 3, so the shuffler releases none until others are admitted" in " ".join(told.split())
+    assert in_force(org) == senders(files[1:3])
+    assert nodes(org) == node_keys(files[1:3])
+    assert apes("federation", "admit", org, "--add", files[4])[0] == 0
+    assert in_force(org) == senders([*files[1:3], files[4]])
 
 
 def own_card(org, node, file):

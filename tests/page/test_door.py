@@ -308,7 +308,12 @@ def test_a_question_whose_page_has_gone_gives_its_place_back(monkeypatch):
 
         headers = [(b"host", f"127.0.0.1:{PORT}".encode()), (b"content-type", b"application/json")]
         scope = {"type": "http", "method": "POST", "path": "/answer", "query_string": b"", "headers": headers}
-        scope |= {"asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": "http", "root_path": ""}
+        scope |= {
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "scheme": "http",
+            "root_path": "",
+        }
         scope |= {"raw_path": b"/answer", "server": ("127.0.0.1", PORT), "client": ("127.0.0.1", 1)}
         with contextlib.suppress(Exception):
             await application(scope, receive, send)

@@ -52,4 +52,7 @@ def _read_cards(paths: list[Path]) -> "dict[Card, str]":
 def _tell_admitted(folder: Path, policy: "Policy", as_json: bool) -> None:
     said = {"terms": policy.terms, "users": len(policy.senders), "smallest_cohort": policy.smallest_cohort}
     said |= {"colluding": policy.distrusted, "needed": policy.needed}
-    shared.tell(said, as_json, f"{said['users']} users admitted to {folder}")
+    text = f"{said['users']} users admitted to {folder}"
+    if len(policy.senders) < policy.needed:
+        text += f"; a round needs {policy.needed}, so the shuffler releases none until others are admitted"
+    shared.tell(said, as_json, text)

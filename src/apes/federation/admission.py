@@ -25,7 +25,14 @@ def admit(folder: Path, cards: Mapping[Card, str]) -> Policy:
     """Write the shuffler's policy, which admits exactly these cards' users, and their couriers' keys.
 
     Cards have names, of their files, say, by which they are called if they cannot be admitted.
+
+    Raises:
+        ParameterError: If a card cannot be admitted, or all of them together are too few for a round.
     """
+    return _put_in_force(folder, cards, is_enough_needed=True)
+
+
+def _put_in_force(folder: Path, cards: Mapping[Card, str], *, is_enough_needed: bool) -> Policy:
     layout = Layout(folder)
     invitation, terms, _ = read_invitation(layout.invitation)
     key = read_key(layout.shuffler / "shuffler.key", X25519PrivateKey.from_private_bytes)
@@ -34,6 +41,9 @@ def admit(folder: Path, cards: Mapping[Card, str]) -> Policy:
         with _naming(name):
             budgets += _taken(card, terms, invitation, key)
     check_apart(cards)
+    senders = tuple(sender for card in cards for sender in card.senders)
+    if is_enough_needed:
+        terms.taken.check_enrolled(len(senders))
     thin = terms.terms.sparsification
     policy = Policy(
         **asdict(terms.taken),
@@ -49,7 +59,7 @@ def admit(folder: Path, cards: Mapping[Card, str]) -> Policy:
         norm=terms.terms.norm,
         target_epsilon=terms.target,
         analyzer=invitation.analyzer_key,
-        senders=tuple(sender for card in cards for sender in card.senders),
+        senders=senders,
         budgets=tuple(budgets),
     )
     put_in_force(folder, policy, cards.keys())
@@ -63,9 +73,18 @@ def admit_more(folder: Path, cards: Mapping[Card, str]) -> Policy:
 
 
 def dismiss(folder: Path, cards: Mapping[Card, str]) -> Policy:
-    """Admit these cards' users no longer; everybody else stays."""
+    """Admit these cards' users no longer; everybody else stays, also if they are too few for a round then.
+
+    A member whose key was stolen can always be dismissed: the shuffler releases no round of too few.
+
+    Raises:
+        ParameterError: If nobody would be left, or a card shares a key with one that stays.
+    """
     with changing(folder):
-        return admit(folder, without(members(folder, Card), cards))
+        stay = without(members(folder, Card), cards)
+        if not stay:
+            raise ParameterError("cards must leave at least one member; to dismiss all of them, stop the shuffler")
+        return _put_in_force(folder, stay, is_enough_needed=False)
 
 
 def check_size(limits: Limits, senders: int) -> None:

@@ -125,7 +125,12 @@ class Courier:
             time.sleep(_SECONDS_BETWEEN_TRIES)
 
     def _carry(self) -> bool:
-        """Carry one message, if there is one; whatever is wrong with it harms nothing but itself."""
+        """Carry one message, if there is one; whatever is wrong with it harms nothing but itself.
+
+        Returns:
+            Whether a message was carried. After an error the caller waits before it asks again, as it does when there
+            was no message: a server that fails at once must not be asked without a pause.
+        """
         try:
             found = self._fleet.receive()
             if found is None:
@@ -138,7 +143,9 @@ class Courier:
         # Of a server's bytes, by Flower's code: there is no telling what may be raised.
         except Exception as error:
             self._dropped.count(type(error).__name__)
-        return True
+        else:
+            return True
+        return False
 
     def _reply(self, head: Message, whole: Message) -> Message:
         header, weights = _asked(whole)

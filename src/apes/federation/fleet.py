@@ -199,7 +199,9 @@ class Fleet:
             except httpx.TransportError as error:
                 # The end of its certificate is its owner's to hear of, in words.
                 ended = why_refused(error, "the SuperLink's", *self._place)
-                self._away.count(ended or f"{type(error).__name__}: {error}"[:200])
+                # Counted by kind, not by words: those may be a server's, and there is no end of them.
+                reason = "certificate" if ended else type(error).__name__
+                self._away.count(reason, message=ended or str(error)[:200])
             except httpx.HTTPStatusError as error:
                 if error.response.status_code not in _AWAY:
                     raise _refusal(error.response) from None

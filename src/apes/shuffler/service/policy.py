@@ -81,7 +81,7 @@ class Policy(Limits):
     charged: int  # coordinates of a report that are charged for, in [1, dimensions]
     delta: float  # of the central guarantee, in [1e-100, 0.5]
     analyzer: str  # Ed25519 public key that announcements are signed with, 64 hexadecimal digits
-    senders: tuple[str, ...]  # public keys of those who may report, 64 hexadecimal digits each; enough for a round
+    senders: tuple[str, ...]  # public keys of those who may report, 64 hexadecimal digits each
     budgets: tuple[float, ...]  # that they enrolled with, in the same order
     top_b_first: int | None = None  # b, where users keep b coordinates before perturbing
     clip: float = 1.0  # C, bound of a coordinate, in (0, inf)
@@ -110,7 +110,8 @@ class Policy(Limits):
         self.check(positive_array("budgets", self.budgets))
         if len(self.budgets) != len(self.senders):
             raise ParameterError(f"budgets must be one per sender, {len(self.senders)}, got {len(self.budgets)}")
-        self.check_enrolled(len(self.senders))
+        # There may be fewer senders than a round needs: a member whose key was stolen must be dismissed at once,
+        # and rounds are refused until others are admitted.
 
     @cached_property
     def members(self) -> dict[bytes, float]:
