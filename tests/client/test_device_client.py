@@ -126,6 +126,15 @@ def test_top_b_first_sets_the_others_to_zero():
     assert (levels[:, 30:] < 12).all()
 
 
+def test_a_device_cannot_draw_from_a_simulations_randomness():
+    """What can be drawn again can be subtracted: there is no method for it, and the one there is needs the system's."""
+    device = DeviceClient(Constant(CLIP), CodedClipLaplace(CLIP, LEVELS))
+    assert not isinstance(device, Client)
+    assert not hasattr(device, "reports")
+    with pytest.raises(AttributeError):
+        device.levels(np.zeros(20, dtype=np.float32), block_of(2, 1.0), SimulationSource(1, 1))
+
+
 def test_a_device_chooses_in_the_same_steps_whatever_the_data(monkeypatch):
     """Never by the quick road, whose time depends on the data; a simulation does."""
 

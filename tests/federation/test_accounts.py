@@ -29,7 +29,8 @@ from apes.federation.trial.layout import free_ports
 from apes.federation.trial.processes import environment
 from apes.federation.vault import accounts
 from apes.federation.vault.accounts import Account, check_apart
-from apes.federation.vault.folder import open_vault
+from apes.federation.vault.folder import VaultSettings, open_vault
+from apes.storage.settings import write_settings
 
 pytestmark = pytest.mark.process
 needs_root = pytest.mark.skipif(not is_root(), reason="only root makes accounts")
@@ -520,6 +521,21 @@ def test_what_is_closed_by_a_folder_on_the_way_is_out_of_reach(tmp_path):
         mine = Account("me", os.getuid(), os.getgid(), frozenset([os.getgid()]))
         with pytest.raises(DataError, match="accounts of their own"):
             check_apart(mine, [closed / "file"])
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("name", ["terms", "data", "keys", "ledger", "witness"])
+def test_every_file_that_a_vault_relies_on_is_out_of_the_couriers_reach(tmp_path, name):
+    """A witness that the courier could put back, beside an old ledger, would let budgets be spent again."""
+    vault, outside = tmp_path / "vault", tmp_path / "courier"
+    for folder, mode in ((vault, 0o700), (outside, 0o777)):
+        folder.mkdir()
+        folder.chmod(mode)
+    files = {name: f"../courier/{name}"}
+    keys = {"runs": ("0" * 32,), "shuffler_key": "0" * 64, "analyzer_key": "0" * 64, "ledger_id": "0" * 32}
+    write_settings(vault / "vault.json", VaultSettings(**keys, **files, courier=str(os.getuid() + 1)))
+    with pytest.raises(DataError, match=f"{name} can be (read|replaced) by the courier's account"):
+        open_vault(vault / "vault.json")
 
 
 def another(*groups):

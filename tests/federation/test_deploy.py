@@ -49,6 +49,9 @@ def test_a_unit_runs_a_command_that_there_is_and_may_do_little(path):
         assert name in COMMANDS
     assert {setting: unit[setting] for setting in EVERYBODY} == EVERYBODY
     assert unit["User"] != ["root"]
+    # Code 2 says that an operator has to act, as where a ledger is lost: the same again would only fill the log.
+    is_started_again = unit["Restart"] != ["no"]
+    assert unit.get("RestartPreventExitStatus") == (["2"] if is_started_again else None)
 
 
 def test_the_vault_has_no_network_and_an_account_of_its_own():
@@ -88,6 +91,8 @@ def test_the_compose_file_keeps_parties_apart():
     for name, service in services.items():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
+        # Compose cannot tell exit codes apart: a program that cannot begin is started a few times, not for ever.
+        assert service["restart"] in ("no", "on-failure:5")
         assert service["security_opt"] == ["no-new-privileges:true"]
         if name != "analyzer":
             assert service["command"][0] == name

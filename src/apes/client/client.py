@@ -7,7 +7,6 @@ constant time; a simulation draws from addressed randomness, so that results do 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
@@ -30,7 +29,7 @@ _COORDINATES_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Client:
-    """What every user runs; a device is a block of one.
+    """What every simulated user runs; `DeviceClient` is what a device runs.
 
     With ``kept_first``, users set all but that many of their largest coordinates to zero before perturbing.
     """
@@ -39,14 +38,13 @@ class Client:
     randomizer: Randomizer
     sparsifier: Sparsifier | None = None
     kept_first: int | None = None
-    is_device: ClassVar[bool] = False
 
     def reports(self, weights: F32, block: UserBlock, source: SimulationSource) -> Iterator[Report]:
         """Yield a block's reports at the global model ``weights``, some coordinates at a time."""
         # Before anybody's model runs, and on a copy: it may be a stranger's.
         budgets = block.budgets.copy()
         tables = self.randomizer.prepare(budgets)
-        update = self._prepare(weights, block)
+        update = _prepared(self, weights, block, on_device=False)
         is_whole = self.randomizer.needs_whole_update or (
             self.sparsifier is not None and self.sparsifier.needs_whole_update
         )
@@ -66,36 +64,41 @@ class Client:
                     values = self.sparsifier.apply(values, tables, self.randomizer, place, source)
                 yield Report(values, budgets, block.first_user, start)
 
-    def _prepare(self, weights: F32, block: UserBlock) -> PreparedUpdate:
-        # A model that took its steps in place would carry one user's data into the updates of the next: memory of bytes
-        # cannot be written to.
-        broadcast = np.frombuffer(weights.tobytes(), dtype=np.float32)
-        update = prepare_updates(self.model, broadcast, block, is_checked=not self.is_device)
-        if self.kept_first is None:
-            return update
-        shape = block.budgets.size, weights.size
-        return top_b_first(update, self.kept_first, shape, on_device=self.is_device)
-
 
 @dataclass(frozen=True)
-class DeviceClient(Client):
+class DeviceClient:
     """What a device or a silo runs: raw data and model to levels, which may leave once they are sealed.
+
+    Not a `Client`: there is no way to have it draw from a simulation's randomness, which can be drawn again.
 
     Guarantee:
         Every coordinate is epsilon-LDP with its user's budget, exactly.
     """
 
+    model: Model
     randomizer: DeviceRandomizer
     sparsifier: DeviceSparsifier | None = None
-    is_device = True
+    kept_first: int | None = None
 
     def levels(self, weights: F32, block: UserBlock, source: SystemSource) -> U8:
         """Levels of a block of users at the global model ``weights``: array (users, coordinates)."""
         scratch = np.empty(block.budgets.size * weights.size, dtype=np.float32)
-        updates = self._prepare(weights, block).coordinates(0, weights.size, scratch)
+        updates = _prepared(self, weights, block, on_device=True).coordinates(0, weights.size, scratch)
         # Weights that a hostile server chose may overflow on some data and not on other: that must not show as an
         # error, so it becomes a report like any other.
         np.nan_to_num(updates, copy=False, nan=0.0)
         if self.sparsifier is None:
             return self.randomizer.draw_on_device(updates, block.budgets, source)
         return self.sparsifier.draw_on_device(updates, block.budgets, self.randomizer, source)
+
+
+def _prepared(client: Client | DeviceClient, weights: F32, block: UserBlock, *, on_device: bool) -> PreparedUpdate:
+    """A block's updates at the global model ``weights``, with their largest coordinates only if the client says so."""
+    # A model that took its steps in place would carry one user's data into the updates of the next: memory of bytes
+    # cannot be written to.
+    broadcast = np.frombuffer(weights.tobytes(), dtype=np.float32)
+    update = prepare_updates(client.model, broadcast, block, is_checked=not on_device)
+    if client.kept_first is None:
+        return update
+    shape = block.budgets.size, weights.size
+    return top_b_first(update, client.kept_first, shape, on_device=on_device)

@@ -79,6 +79,14 @@ class VaultSettings:
         self.lifetime  # noqa: B018 - checks it
 
     @property
+    def guarded(self) -> tuple[str, ...]:
+        """Files that the courier's account must neither read nor replace: all but the socket that it asks at.
+
+        The witness too: an old ledger that comes back together with an old witness would spend budgets again.
+        """
+        return self.data, self.keys, self.ledger, self.witness, self.terms
+
+    @property
     def lifetime(self) -> Lifetime:
         """What the owner grants centrally."""
         return Lifetime(self.lifetime_epsilon, self.lifetime_delta)
@@ -112,7 +120,7 @@ def _asking_account(file: Path) -> int | None:
     if settings.courier is None:
         raise DataError(f"{file} names no account for the courier, and is no trial with one_account")
     courier = Account.find(settings.courier)
-    check_apart(courier, [file, *(folder / name for name in (settings.data, settings.keys, settings.ledger))])
+    check_apart(courier, [file, *(folder / name for name in settings.guarded)])
     owner = file.stat().st_uid
     if os.geteuid() != owner:
         # What it makes would be another account's, and the vault's own could not open it afterwards.
