@@ -22,6 +22,23 @@ FAULTS = (
         caught_by=(f"{_HERE}test_analyzer_run.py",),
     ),
     Fault(
+        name="federation-courier-asks-a-failing-server-without-a-pause",
+        consequence="A server that answers with an error is asked hundreds of thousands of times a second.",
+        file="src/apes/federation/courier.py",
+        before="        else:\n            return True\n        return False\n\n    def _reply",
+        after="        return True\n\n    def _reply",
+        caught_by=(f"{_HERE}test_fleet.py",),
+    ),
+    Fault(
+        name="federation-a-stolen-key-cannot-be-dismissed",
+        consequence="Where members are just enough, a stolen key stays good for ever.",
+        file="src/apes/federation/admission.py",
+        before="is_enough_needed=False)\n",
+        after="is_enough_needed=True)\n",
+        caught_by=(f"{_HERE}test_members.py",),
+        level="service",
+    ),
+    Fault(
         name="federation-cohort-beyond-the-limits",
         consequence="A round of fewer people than was agreed counts, and hides them worse than the certificate says.",
         file="src/apes/federation/receipts.py",

@@ -337,8 +337,16 @@ FAULTS = (
         name="vault-keys-are-not-looked-at",
         consequence="A vault starts with signing keys that the courier can read.",
         file=_FOLDER,
-        before="for name in (settings.data, settings.keys, settings.ledger))])",
-        after="for name in (settings.data, settings.ledger))])",
+        before="return self.data, self.keys, self.ledger, self.witness, self.terms\n",
+        after="return self.data, self.ledger, self.witness, self.terms\n",
+        caught_by=(f"{_TESTS}test_accounts.py",),
+    ),
+    Fault(
+        name="vault-witness-is-not-looked-at",
+        consequence="A courier that can put back an old witness beside an old ledger has budgets spent again.",
+        file=_FOLDER,
+        before="return self.data, self.keys, self.ledger, self.witness, self.terms\n",
+        after="return self.data, self.keys, self.ledger\n",
         caught_by=(f"{_TESTS}test_accounts.py",),
     ),
     Fault(
