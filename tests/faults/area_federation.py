@@ -36,7 +36,6 @@ FAULTS = (
         before="is_enough_needed=False)\n",
         after="is_enough_needed=True)\n",
         caught_by=(f"{_HERE}test_members.py",),
-        level="service",
     ),
     Fault(
         name="federation-cohort-beyond-the-limits",
