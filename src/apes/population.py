@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apes.data.table.schema import Schema
+from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, I64
 
 
@@ -28,6 +29,21 @@ class UserBlock:
     features: F32
     labels: NDArray[Any]
     offsets: I64
+
+    def __post_init__(self) -> None:
+        # Compiled loops go from offset to offset without looking.
+        offsets, rows = np.asarray(self.offsets), len(self.features)
+        is_rising = offsets.ndim == 1 and offsets.size > 1 and np.issubdtype(offsets.dtype, np.integer)
+        is_rising = is_rising and offsets[0] == 0 and bool((offsets[1:] > offsets[:-1]).all())
+        if not is_rising or offsets[-1] != rows:
+            must = f"offsets must rise from 0 to the number of rows, {rows}, by at least one row per user"
+            raise ParameterError(f"{must}, got {offsets}")
+        if len(self.labels) != rows:
+            raise ParameterError(f"labels must have one entry per row, {rows}, got {len(self.labels)}")
+        if np.shape(self.budgets) != (offsets.size - 1,):
+            raise ParameterError(
+                f"budgets must have one entry per user, {offsets.size - 1}, got shape {np.shape(self.budgets)}"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -293,7 +293,7 @@ class TestPeople:
                 inner = broken(block.offsets[1:-1])
                 return replace(block, offsets=np.concatenate([[0], inner, block.offsets[-1:]]))
 
-        with pytest.raises(apes.ParameterError, match=r"Tangled.block\(0, 30\) must have 31 offsets, rising"):
+        with pytest.raises(apes.ParameterError, match="offsets must rise from 0 to the number of rows"):
             apes.train(TwoLayers(5, 6, 3), Tangled(30, 5, 3, np.full(30, 0.5)), apes.Plan(clip=0.1, rounds=1))
 
     def test_a_block_that_does_not_fit(self):
@@ -301,8 +301,26 @@ class TestPeople:
             def block(self, start, stop):
                 return replace(super().block(start, stop), features=np.zeros((3, 5), dtype=np.float32))
 
-        with pytest.raises(apes.ParameterError, match=r"Short.block\(0, 30\) must have 31 offsets"):
+        with pytest.raises(apes.ParameterError, match="offsets must rise from 0 to the number of rows, 3"):
             apes.train(TwoLayers(5, 6, 3), Short(30, 5, 3, np.full(30, 0.5)), apes.Plan(clip=0.1, rounds=1))
+
+    def test_a_block_of_other_users_than_were_asked_for(self):
+        class Fewer(Crowd):
+            def block(self, start, stop):
+                return super().block(start, stop - 1)
+
+        with pytest.raises(apes.ParameterError, match=r"Fewer.block\(0, 30\) must have 30 users, got 29"):
+            apes.train(TwoLayers(5, 6, 3), Fewer(30, 5, 3, np.full(30, 0.5)), apes.Plan(clip=0.1, rounds=1))
+
+    @pytest.mark.parametrize("label", [-1, -5_000_000, 3, 2**40])
+    def test_labels_that_are_no_class_never_reach_compiled_loops(self, label):
+        class Marked(Crowd):
+            def block(self, start, stop):
+                block = super().block(start, stop)
+                return replace(block, labels=np.full(len(block.labels), label, np.int64))
+
+        with pytest.raises(apes.ParameterError, match=rf"labels must be in \[0, 2\], got {label}"):
+            apes.train(apes.LogisticRegression(5, 3), Marked(4, 5, 3, np.full(4, 0.5)), apes.Plan(clip=0.1, rounds=1))
 
     def test_rows_in_any_order_with_user_ids(self):
         x, y = blobs(3, 300)

@@ -346,6 +346,22 @@ SHUFFLER = (
 
 MODELS = (
     Fault(
+        name="models-labels-are-looked-at-from-above-only",
+        consequence="Negative labels make compiled loops write outside their arrays.",
+        file="src/apes/models/logistic.py",
+        before="            if not 0 <= label < self.classes:\n",
+        after="            if not label < self.classes:\n",
+        caught_by=("tests/doors/test_doors.py",),
+    ),
+    Fault(
+        name="models-users-without-rows-are-taken",
+        consequence="A user without rows reports what lay in memory: an earlier block's updates.",
+        file="src/apes/population.py",
+        before="(offsets[1:] > offsets[:-1]).all()",
+        after="(offsets[1:] >= offsets[:-1]).all()",
+        caught_by=("tests/models/test_model.py",),
+    ),
+    Fault(
         name="label-past-the-last-class-accepted",
         consequence="A label that the model does not have reads and writes beyond a user's memory.",
         file="src/apes/models/logistic.py",

@@ -1,5 +1,7 @@
 """What is asked of anybody's model, at the door of its updates: whose memory it gets, and what is checked."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,29 @@ WEIGHTS = np.arange(4, dtype=np.float32)
 def block():
     rows, labels = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6, dtype=np.uint8)
     return UserBlock(0, np.ones(3), rows, labels, np.array([0, 2, 4, 6]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"offsets": np.array([0, 2, 2, 6])}, "offsets must rise from 0 to the number of rows, 6, by at least one row"),
+        ({"offsets": np.array([0, 4, 2, 6])}, "offsets must rise"),
+        ({"offsets": np.array([1, 2, 4, 6])}, "offsets must rise"),
+        ({"offsets": np.array([0, 2, 4, 5])}, "offsets must rise"),
+        ({"offsets": np.array([0, 2, 4, 7])}, "offsets must rise"),
+        ({"offsets": np.array([0.0, 2.0, 4.0, 6.0])}, "offsets must rise"),
+        ({"offsets": np.array([0])}, "offsets must rise"),
+        ({"offsets": np.array([[0, 2, 4, 6]])}, "offsets must rise"),
+        ({"features": np.zeros((5, 2), np.float32)}, "offsets must rise from 0 to the number of rows, 5"),
+        ({"labels": np.zeros(5, np.uint8)}, "labels must have one entry per row, 6, got 5"),
+        ({"budgets": np.ones(2)}, "budgets must have one entry per user, 3, got shape"),
+        ({"budgets": np.ones((3, 1))}, "budgets must have one entry per user, 3, got shape"),
+    ],
+)
+def test_a_block_whose_parts_do_not_fit_cannot_be_made(change, message):
+    """A user without rows would report what lay in memory; offsets beyond the rows would be read and written."""
+    with pytest.raises(ParameterError, match=message):
+        replace(block(), **change)
 
 
 class Model:

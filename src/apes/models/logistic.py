@@ -144,8 +144,9 @@ class LogisticRegression:
         check_rows(block, self.features)
         if not np.issubdtype(block.labels.dtype, np.integer):
             raise ParameterError(f"labels must be classes to train logistic regression, got {block.labels.dtype}")
-        if block.labels.max() >= self.classes:
-            raise ParameterError(f"labels must be in [0, {self.classes - 1}], got {block.labels.max()}")
+        for label in (block.labels.min(), block.labels.max()):
+            if not 0 <= label < self.classes:
+                raise ParameterError(f"labels must be in [0, {self.classes - 1}], got {label}")
 
 
 def check_rows(block: UserBlock, features: int) -> None:

@@ -1,6 +1,7 @@
 """Users whose rows lie in one array, and parts of them that workers are sent."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -75,7 +76,12 @@ class InMemory:
 
     def block(self, start: int, stop: int) -> UserBlock:
         """Users start .. stop - 1, without copying their data."""
-        return _cut(UserBlock(0, self._budgets, self._features, self._labels, self._offsets), start, stop)
+        # Made once: a block of everybody looks at all offsets when it is made.
+        return _cut(self._everybody, start, stop)
+
+    @cached_property
+    def _everybody(self) -> UserBlock:
+        return UserBlock(0, self._budgets, self._features, self._labels, self._offsets)
 
     def part(self, start: int, stop: int) -> "PeoplePart":
         """Users start .. stop - 1 for a worker elsewhere, under the same numbers: their rows and no others."""
