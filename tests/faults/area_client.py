@@ -351,7 +351,7 @@ MODELS = (
         file="src/apes/models/logistic.py",
         before="            if not 0 <= label < self.classes:\n",
         after="            if not label < self.classes:\n",
-        caught_by=("tests/doors/test_doors.py",),
+        caught_by=("tests/models/test_updates.py::test_a_label_that_the_model_does_not_have",),
     ),
     Fault(
         name="models-users-without-rows-are-taken",
@@ -365,8 +365,8 @@ MODELS = (
         name="label-past-the-last-class-accepted",
         consequence="A label that the model does not have reads and writes beyond a user's memory.",
         file="src/apes/models/logistic.py",
-        before="if block.labels.max() >= self.classes:",
-        after="if block.labels.max() > self.classes:",
+        before="            if not 0 <= label < self.classes:\n",
+        after="            if not 0 <= label <= self.classes:\n",
         caught_by=("tests/models/test_updates.py::test_a_label_that_the_model_does_not_have",),
     ),
     Fault(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from apes.errors import ApesError, ParameterError
 from apes.models.logistic import FedProx, LogisticRegression
 from apes.people.people import People
+from apes.population import UserBlock
 
 EPS32 = float(np.finfo(np.float32).eps)
 TOLERANCE = 3 * EPS32
@@ -200,7 +201,9 @@ def test_invalid_parameters(arguments, message):
         FedProx(**arguments)
 
 
-def test_a_label_that_the_model_does_not_have():
-    people = People(np.ones((2, 1)), np.array([2, 0]), np.array([0, 2]), np.ones(1))
-    with pytest.raises(ApesError, match="label"):
-        LogisticRegression(1, 2).prepare(np.zeros(4, np.float32), people.block(0, 1))
+@pytest.mark.parametrize("label", [-1, -5_000_000, 2, 2**40])
+def test_a_label_that_the_model_does_not_have(label):
+    """Compiled loops would take it for a place in memory."""
+    block = UserBlock(0, np.ones(1), np.ones((2, 1), np.float32), np.array([label, 0]), np.array([0, 2]))
+    with pytest.raises(ApesError, match=rf"labels must be in \[0, 1\], got {label}"):
+        LogisticRegression(1, 2).prepare(np.zeros(4, np.float32), block)
