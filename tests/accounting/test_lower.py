@@ -148,3 +148,25 @@ def test_sparse_reports_never_above_the_certificate(levels, users):
 
 def test_nothing_is_known_of_a_threshold():
     assert certify_rounds(Exposure([1.0, 0.5], 3, 2, sparsifier="threshold"), 1e-3).lower == 0
+
+
+@pytest.mark.parametrize("budget", [0.5, 5.0, 20.0, 30.0, 36.0, 40.0, 100.0, 600.0])
+@pytest.mark.parametrize("delta", [1e-6, 0.1, 0.9])
+def test_one_alone_forces_what_the_law_of_a_bit_says(budget, delta):
+    """P(1) = 1 / (1 + exp(-e)): nothing above the exact figure, though masses may be far below what a transform keeps."""
+    forced = lower_epsilon([budget], delta, 2)
+    # P - exp(t) Q = delta, with P = 1 / (1 + exp(-e)) and Q = exp(-e) P.
+    likely = 1 / (1 + math.exp(-budget))
+    exact = budget + math.log((likely - delta) / likely) if likely > delta else 0.0
+    exact = max(exact, 0.0)
+    assert forced <= exact * (1 + 1e-9)
+    assert forced >= exact * (1 - 1e-6) - 1e-6
+
+
+@pytest.mark.parametrize("levels", [2, 16, 256])
+@pytest.mark.parametrize(("users", "budget"), [(1, 40.0), (2, 40.0), (3, 35.0), (5, 60.0), (40, 25.0), (300, 12.0)])
+@pytest.mark.parametrize("delta", [1e-8, 0.1, 0.9])
+def test_nothing_is_forced_above_what_is_certified(levels, users, budget, delta):
+    """Where budgets are large, exp(epsilon) times what a transform is off by is not small."""
+    guarantee = certify([budget] * users, delta=delta, levels=levels)
+    assert guarantee.lower <= guarantee.epsilon

@@ -12,7 +12,7 @@ import numpy as np
 
 from apes.accounting import Array, Whole
 from apes.accounting.certificate.curve import check_delta, check_levels
-from apes.accounting.composition.lattice import Lattice, law_of_sum, tilt, wrapped
+from apes.accounting.composition.lattice import UNIT, Lattice, law_of_sum, tilt, wrapped
 from apes.accounting.exposure import Exposure
 from apes.checks import positive_array, whole
 from apes.errors import ParameterError
@@ -63,11 +63,23 @@ def lower_epsilon(
     budget, others, worst = float(budgets[-1]), budgets[starts[:-1]], 0.0
     for position in (0.5, 0.0):
         one, other = _laws_of_sum(budget, others.tobytes(), np.diff(starts).tobytes(), position, levels)
-        # What the transform of the others' law may be off by, all entries together. The same many times over is not
-        # bounded here: a hundredth of delta is set aside for it.
-        error = 0.01 * delta if count > 1 else one.size * 1e-15 if others.size else 0.0
-        worst = max(worst, _forced(one, other, budget, count, delta + error))
+        # The same many times over is not bounded here: a hundredth of delta is set aside for it.
+        threshold = 1.01 * delta if count > 1 else delta
+        error = _transform_error(one, budgets.size - 1)
+        worst = max(worst, _forced(one, other, budget, count, threshold, error))
     return worst
+
+
+def _transform_error(law: Array, others: int) -> float:
+    """What transforms may have put into a law of a sum, all entries together.
+
+    Relative to its Euclidean norm a law is off by a few units per stage of a transform, and by two per other user: their
+    logarithms are added up. Entries together are off by at most the root of their number times as much.
+    """
+    if others == 0:
+        return 0.0
+    relative = (4 * math.log2(law.size) + 2 * others) * UNIT
+    return relative * math.sqrt(law.size) * float(np.linalg.norm(law))
 
 
 # Asked for again with other numbers of coordinates and rounds.
@@ -91,14 +103,20 @@ def _laws_of_sum(
     return _shifted_sum(law, scores, first), _shifted_sum(law, scores, second)
 
 
-def _forced(one: Array, other: Array, budget: float, count: int, threshold: float) -> float:
-    """Largest epsilon found at which the divergence of as many uses of two laws is above a threshold."""
+def _forced(one: Array, other: Array, budget: float, count: int, threshold: float, error: float) -> float:
+    """Largest epsilon found at which the divergence of as many uses of two laws is above a threshold.
+
+    ``error`` bounds what each law may be off by, all entries together; in the divergence the second law's is multiplied
+    by exp(epsilon), as the law is.
+    """
     growth = np.zeros(one.size)
     if count > 1:
         one, other, growth = _many(*_by_loss(one, other), count)
 
     def is_forced(t: float) -> bool:
-        return float(np.maximum(one - np.exp(np.minimum(t + growth, 700.0)) * other, 0).sum()) > threshold
+        found = float(np.maximum(one - np.exp(np.minimum(t + growth, 700.0)) * other, 0).sum())
+        slack = 0.0 if count > 1 else error * (1 + math.exp(min(t, 700.0)))
+        return found - slack > threshold
 
     return bisect(is_forced, budget * count, 0.0, steps=_STEPS, tolerance=_TOLERANCE) if is_forced(0.0) else 0.0
 
@@ -164,5 +182,8 @@ def _law_of_scores(laws: Array, counts: Whole, mean_law: Array, scores: Whole) -
 
 def _shifted_sum(law: Array, scores: Whole, masses: Array) -> Array:
     """Law of the sum with one more score, drawn with ``masses``."""
+    if law.max() == 1:
+        # Nobody else: a transform would lose masses below its rounding, which large budgets have.
+        return wrapped(scores, masses, law.size)
     one = np.fft.rfft(wrapped(scores, masses, law.size))
     return np.maximum(np.fft.irfft(np.fft.rfft(law) * one, law.size), 0)
