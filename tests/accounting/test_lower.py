@@ -153,7 +153,7 @@ def test_nothing_is_known_of_a_threshold():
 @pytest.mark.parametrize("budget", [0.5, 5.0, 20.0, 30.0, 36.0, 40.0, 100.0, 600.0])
 @pytest.mark.parametrize("delta", [1e-6, 0.1, 0.9])
 def test_one_alone_forces_what_the_law_of_a_bit_says(budget, delta):
-    """P(1) = 1 / (1 + exp(-e)): nothing above the exact figure, though masses may be far below what a transform keeps."""
+    """P(1) = 1 / (1 + exp(-e)): nothing above the exact figure, though masses may be below what a transform keeps."""
     forced = lower_epsilon([budget], delta, 2)
     # P - exp(t) Q = delta, with P = 1 / (1 + exp(-e)) and Q = exp(-e) P.
     likely = 1 / (1 + math.exp(-budget))
@@ -161,6 +161,13 @@ def test_one_alone_forces_what_the_law_of_a_bit_says(budget, delta):
     exact = max(exact, 0.0)
     assert forced <= exact * (1 + 1e-9)
     assert forced >= exact * (1 - 1e-6) - 1e-6
+
+
+@pytest.mark.parametrize("budgets", [[30.0, 30.0, 60.0], [8.0, 8.0, 8.0, 50.0], [20.0, 40.0], [33.0] * 4])
+@pytest.mark.parametrize("delta", [0.1, 0.5, 0.9])
+def test_large_budgets_force_no_more_than_enumeration_finds(budgets, delta):
+    """Masses of exp(-60) are lost in a transform's rounding; nothing may be concluded from them."""
+    assert lower_epsilon(budgets, delta, 2) <= exact_epsilon(budgets, delta, 2) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("levels", [2, 16, 256])

@@ -333,7 +333,7 @@ _CERTIFICATES = (
         file=_ACCOUNTING + "lower.py",
         before="        slack = 0.0 if count > 1 else error * (1 + math.exp(min(t, 700.0)))\n",
         after="        slack = 0.0 if count > 1 else error\n",
-        caught_by=("tests/accounting/test_lower.py::test_nothing_is_forced_above_what_is_certified",),
+        caught_by=("tests/accounting/test_lower.py::test_large_budgets_force_no_more_than_enumeration_finds",),
     ),
     Fault(
         name="accounting-lower-bound-rounded-up",

@@ -73,8 +73,8 @@ def lower_epsilon(
 def _transform_error(law: Array, others: int) -> float:
     """What transforms may have put into a law of a sum, all entries together.
 
-    Relative to its Euclidean norm a law is off by a few units per stage of a transform, and by two per other user: their
-    logarithms are added up. Entries together are off by at most the root of their number times as much.
+    Relative to its Euclidean norm a law is off by a few units per stage of a transform, and by two per other user, as
+    their logarithms are added up. Entries together are off by at most the root of their number times as much.
     """
     if others == 0:
         return 0.0
