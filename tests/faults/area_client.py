@@ -473,6 +473,14 @@ FEATURES = (
         caught_by=("tests/features/test_feature_map.py",),
     ),
     Fault(
+        name="features-are-kept-without-end",
+        consequence="A table that does not fit into memory ends up there as features.",
+        file="src/apes/features/feature_map.py",
+        before=" and self._bytes + size <= MOST_BYTES:\n",
+        after=":\n",
+        caught_by=("tests/features/test_feature_map.py",),
+    ),
+    Fault(
         name="features-that-are-not-finite-accepted",
         consequence="One user's broken row spoils every score, and no error names the map.",
         file="src/apes/features/feature_map.py",

@@ -7,8 +7,10 @@ import pytest
 
 import apes
 from apes.errors import ParameterError
+from apes.features import feature_map
 from apes.features.feature_map import mapped
 from apes.population import Examples
+from apes.training.cohort import Cohort
 
 ROWS = np.random.default_rng(1).random((12, 3)).astype(np.float32)
 LABELS = np.arange(12, dtype=np.uint8) % 2
@@ -47,8 +49,66 @@ def test_features_of_a_block_are_computed_once():
     features = Map(lambda rows: 2 * rows)
     people, _ = mapped(PEOPLE, None, features)
     first = people.block(0, 3).features
-    assert people.block(0, 3).features is first
+    assert np.shares_memory(people.block(0, 3).features, first)
     assert features.asked == 1
+
+
+class Counting:
+    """Doubles rows, and notes how many it was asked for."""
+
+    digest = "counting"
+
+    def __init__(self):
+        self.sizes = []
+
+    def __call__(self, rows):
+        self.sizes.append(len(rows))
+        return 2 * rows
+
+
+def crowd(users=1000):
+    """People with one to three rows each."""
+    sizes = np.random.default_rng(2).integers(1, 4, users)
+    rows = np.random.default_rng(3).random((sizes.sum(), 3)).astype(np.float32)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    return apes.People(rows, np.arange(len(rows), dtype=np.uint8) % 2, offsets, np.full(users, 0.5))
+
+
+def test_a_row_is_mapped_once_however_cohorts_shrink():
+    """People whose own targets are reached leave, and blocks of the others never begin at the same users again."""
+    people, features, rng = crowd(), Counting(), np.random.default_rng(4)
+    seen_by, _ = mapped(people, None, features)
+    present = np.ones(1000, dtype=bool)
+    for _ in range(12):
+        users = np.flatnonzero(present)
+        cohort = Cohort(seen_by, users)
+        for start in range(0, users.size, 256):
+            block = cohort.block(start, min(start + 256, users.size))
+            own = Cohort(people, users).block(start, min(start + 256, users.size))
+            assert (block.features == 2 * own.features).all()
+        present[rng.choice(users, users.size // 10, replace=False)] = False
+    assert sum(features.sizes) == len(people.block(0, 1000).features)
+
+
+def test_features_are_kept_as_long_as_there_is_room(monkeypatch):
+    people, features = crowd(), Counting()
+    room = 5 * people.block(0, 256).features.nbytes // 2
+    monkeypatch.setattr(feature_map, "MOST_BYTES", room)
+    seen_by, _ = mapped(people, None, features)
+    for _ in range(3):
+        for start in range(0, 1000, 256):
+            stop = min(start + 256, 1000)
+            assert (seen_by.block(start, stop).features == 2 * people.block(start, stop).features).all()
+    # Two segments of four fit; the others are computed in each of three rounds.
+    assert len(features.sizes) == 2 + 3 * 2
+
+
+def test_a_part_maps_its_own_users_only():
+    people, features = crowd(), Counting()
+    part = mapped(people, None, features)[0].part(300, 700)
+    assert (part.block(450, 460).features == 2 * people.block(450, 460).features).all()
+    assert (part.block(690, 700).features == 2 * people.block(690, 700).features).all()
+    assert sum(features.sizes) <= len(people.block(300, 700).features)
 
 
 def test_a_map_cannot_write_into_anybodys_rows():
