@@ -26,6 +26,7 @@ SMALL = {
     "account": "--users 40 --dimensions 3 --rounds 2",
     "plan": "--target-epsilon 1 --delta 1e-5 --solve rounds --users 40 --dimensions 3",
     "audit": "--users 3 --dimensions 2 --trials 100 --budgets constant:1",
+    "poison": "--users 40 --rounds 1 --preset paper --liars 2",
     "converge": "--users 8 --dimensions 2 --rounds 2 --seeds 1",
     "federation init": "new --devices 4",
 }

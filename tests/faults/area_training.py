@@ -802,4 +802,42 @@ STORAGE = (
     ),
 )
 
-FAULTS = TRAINING + WORKERS + TERMS + DATA + ADVICE + STORAGE
+POISONING = (
+    Fault(
+        name="liars-help",
+        consequence="What liars do to a plan is measured with liars who vote with the honest, so it looks harmless.",
+        file="src/apes/audit/poisoning.py",
+        before="    return np.where(total > 0, 0, levels - 1).astype(np.uint8)\n",
+        after="    return np.where(total > 0, levels - 1, 0).astype(np.uint8)\n",
+        caught_by=("tests/audit/test_poisoning.py::test_liars_point_against_the_honest",),
+    ),
+    Fault(
+        name="liars-as-weak-as-the-honest",
+        consequence="A liar is said to move the estimate no further than an honest person, who adds noise.",
+        file="src/apes/audit/poisoning.py",
+        before="    return float(np.abs(psi).max() * reach), float(np.abs(own @ psi).max() * reach)\n",
+        after="    return float(np.abs(own @ psi).max() * reach), float(np.abs(own @ psi).max() * reach)\n",
+        caught_by=(
+            "tests/audit/test_poisoning.py::test_a_bit_of_a_liar_goes_as_far_as_the_hyperbolic_tangent_says",
+            "tests/audit/test_poisoning.py::test_how_far_one_person_goes_is_what_the_calibrator_does_with_one_report",
+        ),
+    ),
+    Fault(
+        name="liars-report-honestly",
+        consequence="Liars are counted as such and report as everybody does: every plan looks safe from them.",
+        file="src/apes/audit/poisoning.py",
+        before="                collector.add(_with_lies(honest, is_lying[slice(*ends)], lies))\n",
+        after="                collector.add(_with_lies(honest, is_lying[slice(*ends)] & False, lies))\n",
+        caught_by=("tests/audit/test_poisoning.py::test_without_liars_it_is_the_training_and_with_them_it_is_worse",),
+    ),
+    Fault(
+        name="liars-hide-people",
+        consequence="The epsilon without the liars' cover counts on their cover.",
+        file="src/apes/audit/poisoning.py",
+        before="    honest[liars] = False\n",
+        after="    honest[liars[:0]] = False\n",
+        caught_by=("tests/audit/test_poisoning.py::test_without_liars_it_is_the_training_and_with_them_it_is_worse",),
+    ),
+)
+
+FAULTS = TRAINING + WORKERS + TERMS + DATA + ADVICE + STORAGE + POISONING

@@ -28,6 +28,8 @@ COMMANDS: tuple[Row, ...] = (
      "Serve a page with sliders on this machine: what a training would reveal, as you drag."),
     ("audit", "audit:audit_command",
      "Attack the real pipeline on a worst-case pair of datasets; fail loudly if it reveals more than is certified."),
+    ("poison", "poison_options:poison_command",
+     "Train a plan with people who lie, and say what that does to accuracy: a report cannot be checked."),
     ("converge", "converge:converge_command",
      "Train a problem that meets the assumptions of the convergence bound; fail loudly if the bound does not hold."),
     ("reproduce", "reproduce:reproduce_command",
