@@ -65,7 +65,8 @@ def write_files(folder: Path, size: Size) -> None:
 def opened(folder: Path, size: Size, cache_mb: int) -> Partitions:
     """The people in the files of this size, all of whom train."""
     paths = sorted(folder.glob("part-*.parquet"))[: size.files]
-    choices: dict[str, Any] = {"test_share": 0.0, "cache_mb": cache_mb, "classes": [str(at) for at in range(_CLASSES)]}
+    choices: dict[str, Any] = {"bounds": (0, 1), "test_share": 0.0, "cache_mb": cache_mb}
+    choices["classes"] = [str(at) for at in range(_CLASSES)]
     return Partitions.open(paths, user="user", label="y", budget="wish", **choices)
 
 

@@ -133,7 +133,7 @@ def test_a_wish_for_a_cap_is_kept():
 @pytest.mark.service
 def test_other_sizes_are_for_an_own_table():
     setting = Setting(LEVELS, question(dimensions=123), 5)
-    assert "--data TABLE.csv --user-column USER --label-column LABEL" in way_of(setting).command
+    assert "--data TABLE.csv --user-column USER --label-column LABEL --bounds LOW:HIGH" in way_of(setting).command
     assert "--features pixels" in way_of(Setting(LEVELS, question(dimensions=7850), 5)).command
     many = Question(np.full(60_001, 0.5), 5, spec="file:own.csv")
     assert "--budget-column BUDGET" in way_of(Setting(LEVELS, many, 5)).command

@@ -252,7 +252,7 @@ def test_budgets_beyond_any_cap(boldest, here):
         (lambda config: config.update(choices=[1]), "config.json is not the configuration of a run"),
         (lambda config: config.update(data=5), "config.json is not the configuration of a run"),
         (lambda config: config.update(basis=None), "config.json is not the configuration of a run"),
-        (lambda config: config["choices"].update(bounds=None), "bounds must be a text, got None"),
+        (lambda config: config["choices"].update(bounds=3), "bounds must be a text, got 3"),
         (lambda config: config["choices"].update(data=5), "data must be a text, got 5"),
         (lambda config: config["choices"].update(rounds=True), "rounds must be a whole number, got True"),
         (lambda config: config["choices"].update(user_column=["who"]), "user_column must be a text, got ['who']"),

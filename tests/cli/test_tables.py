@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -102,6 +103,62 @@ def test_train_and_predict(here):
     assert run.model_sha256 == result["model_sha256"]
     assert run.model.predict("new.csv").tolist() == found
     assert run.model.to_sklearn().predict(run.model.in_units("new.csv")).tolist() == found
+
+
+UNBOUNDED = [*TABLE[:6], *TABLE[8:]]
+
+
+@pytest.mark.parametrize(
+    ("more", "missing", "add"),
+    [
+        ([], "2 columns of numbers: age, dose", "--bounds age=LOW:HIGH,dose=LOW:HIGH, with"),
+        (["--bounds", "age=0:120"], "1 column of numbers: dose", "--bounds age=0:120,dose=LOW:HIGH, with"),
+        (["--bounds", "file:some.csv"], "1 column of numbers: dose", "--bounds 'file:some.csv (with a row of column,"),
+    ],
+)
+def test_a_table_without_bounds_is_not_trained_on(here, more, missing, add):
+    (here / "some.csv").write_text("column,low,high\nage,0,120\n")
+    before = sorted(path.name for path in here.iterdir())
+    done = apes("train", "--data", "people.csv", *UNBOUNDED, *TERMS, "--out", "run", *more)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"apes: no bounds for {missing}. Add {add}")
+    assert "--bounds-from-data makes bounds from the data, which no guarantee covers" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert sorted(path.name for path in here.iterdir()) == before
+
+
+@pytest.mark.service
+def test_bounds_from_data_are_said_wherever_the_guarantee_is(here, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    made = ["train", "--data", "people.csv", *UNBOUNDED, *TERMS, "--bounds", "age=0:120", "--bounds-from-data"]
+    result = said(apes(*made, "--out", "run", "--json"))
+    words = "bounds of dose were made from the data, and what they tell about people is not covered"
+    assert result["certified"]["caveats"] == [words]
+    assert json.loads((here / "run" / "summary.json").read_text())["certified"]["caveats"] == [words]
+    assert said(apes("show", "run", "--json"))["certified"]["caveats"] == [words]
+    assert said(apes("account", "--run", "run", "--json"))["certified"]["caveats"] == [words]
+    assert RunFolder.open(here / "run").model()[1]["caveats"] == [words]
+    assert words in (here / "run" / "report.html").read_text()
+    for command in (["show", "run"], ["account", "--run", "run"], made):
+        assert words in " ".join(apes(*command).stdout.split())
+    # The command that makes such a run says it as well; and it is gone on with.
+    assert "--bounds-from-data" in said(apes("show", "run", "--json"))["command"]
+    assert said(apes("train", "--resume", "run", "--json"))["model_sha256"] == result["model_sha256"]
+
+
+@pytest.mark.service
+def test_what_is_clipped_in_more_than_a_tenth_of_the_rows_is_said_before_training(here, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    done = apes("train", "--data", "people.csv", *UNBOUNDED, *TERMS, "--bounds", "age=0:60,dose=0:9.5", "--out", "run")
+    lines = done.stderr.splitlines()
+    share = float(re.fullmatch(r"column age lies outside its bounds in (\d+) % of the rows, and is .*", lines[0])[1])
+    rows = people()
+    assert share == round(100 * np.mean([float(row[1]) > 60 for row in rows]))
+    # One column in twenty is none to speak of.
+    assert 0.01 < np.mean([float(row[3]) > 9.5 for row in rows]) < 0.1
+    assert sum("lies outside" in line for line in lines) == 1
+    for path in (here / "run").iterdir():
+        assert b"lies outside" not in path.read_bytes()
 
 
 @pytest.mark.service

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-CHOICES = {"user": "user", "label": "y", "budget": "e"}
+CHOICES = {"user": "user", "label": "y", "budget": "e", "bounds": (0, 1)}
 
 
 def crowd(users=300, most=4, seed=1):

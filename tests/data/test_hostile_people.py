@@ -113,7 +113,7 @@ def table(**change):
 
 
 def of_table(columns, **change):
-    choices = {"user": "u", "label": "y", "budgets": "constant:0.5", "test_share": 0.0}
+    choices = {"user": "u", "label": "y", "budgets": "constant:0.5", "bounds": (0, 1), "test_share": 0.0}
     return People.from_table(columns, **{**choices, **change})
 
 

@@ -92,7 +92,7 @@ def test_pieces_of_row_groups(tmp_path, monkeypatch):
 def test_regression(tmp_path):
     table = crowd()
     table["y"] = table["x"] * 2 - 0.5
-    choices = CHOSEN | {"task": "regression", "bounds": {"y": (-1, 2)}}
+    choices = CHOSEN | {"task": "regression", "bounds": {"*": (0, 1), "y": (-1, 2)}}
     people = Partitions.open(write_parts(tmp_path / "parts", table), **choices)
     whole = People.from_table(table, **choices)
     same_blocks(people, whole)
@@ -184,7 +184,7 @@ def test_what_does_not_fit_is_read_again(cache_mb, tmp_path, monkeypatch):
     ids = np.array([f"p{at:05d}" for at in range(rows)])
     table = {"user": ids, "y": np.arange(rows) % 2} | {f"x{at}": rng.random(rows) for at in range(120)}
     folder = write_parts(tmp_path / "parts", table, 5)
-    choices = {"user": "user", "label": "y", "budgets": "uniform2", "test_share": 0}
+    choices = {"user": "user", "label": "y", "budgets": "uniform2", "bounds": (0, 1), "test_share": 0}
     people = Partitions.open(folder, **choices, cache_mb=cache_mb)
     read, piece_of = [], "apes.partitions.part.read_piece"
     from apes.partitions.part import read_piece
@@ -241,7 +241,7 @@ def test_a_file_of_judges_only(tmp_path):
     from apes.data.table.people_rows import read_people
     from apes.data.table.reading import Reading
 
-    trains = set(read_people(table, Reading("user", "y", "e", ignore=["city"])).names.tolist())
+    trains = set(read_people(table, Reading("user", "y", "e", bounds={"*": (0, 1)}, ignore=["city"])).names.tolist())
     of_train = np.array([user in trains for user in table["user"].tolist()])
     judges = np.flatnonzero(~of_train)
     (tmp_path / "parts").mkdir()

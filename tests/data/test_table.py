@@ -77,7 +77,7 @@ def test_every_form_gives_the_same_people(form, tmp_path):
 def test_rows_of_an_array_are_columns():
     features = np.random.default_rng(1).random((30, 5))
     table = {"features": features, "who": np.arange(30), "y": np.arange(30) % 3}
-    people = People.from_table(table, user="who", label="y", budgets="constant:0.5", test_share=0)
+    people = People.from_table(table, user="who", label="y", budgets="constant:0.5", bounds=(0, 1), test_share=0)
     assert [column.name for column in people.schema.columns.numbers] == [f"features.{at}" for at in range(5)]
     assert people.schema.classes == ("0", "1", "2")
     order = np.argsort([str(who) for who in range(30)])
@@ -87,7 +87,8 @@ def test_rows_of_an_array_are_columns():
 def test_a_byte_order_mark_spaces_and_blank_lines_are_no_matter(tmp_path):
     text = "\ufeff user , x ,y\n\n a ,0.5, no\n\nb , 1e0,yes\n"
     (tmp_path / "t.CSV").write_text(text, encoding="utf-8")
-    people = People.from_table(tmp_path / "t.CSV", user="user", label="y", budgets={"a": 0.1, "b": 0.2}, test_share=0)
+    own = {"a": 0.1, "b": 0.2}
+    people = People.from_table(tmp_path / "t.CSV", user="user", label="y", budgets=own, bounds=(0, 1), test_share=0)
     assert people.budgets.tolist() == [0.1, 0.2]
     assert np.allclose(people.block(0, 2).features[:, 0], [0, 9])
 
@@ -107,7 +108,7 @@ def test_long_tables_are_read_in_parts(tmp_path):
     lines[ROWS_AT_ONCE + 5][1] = "much"
     write_csv(path, lines, ["user", "x", "y"])
     with pytest.raises(DataError, match=rf"row {ROWS_AT_ONCE + 6}, column 'x': must be a number, got 'much'"):
-        People.from_table(path, user="user", label="y", budgets="constant:1")
+        People.from_table(path, user="user", label="y", budgets="constant:1", bounds=(0, 1))
 
 
 def changed(row, column, value):

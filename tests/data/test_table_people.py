@@ -13,6 +13,9 @@ from apes.data.table.people_rows import read_people
 from apes.data.table.reading import Reading
 from apes.data.table.rows import encode_examples, encode_table
 
+# Of every column of numbers.
+UNIT = {"*": (0.0, 1.0)}
+
 
 def crowd(users, most=5, seed=1):
     """A table of so many users with 1 to ``most`` rows each, in random order."""
@@ -22,12 +25,14 @@ def crowd(users, most=5, seed=1):
 
 
 def people_of(table, **change):
-    return People.from_table(table, **{"user": "user", "label": "y", "budget": "e", **change})
+    return People.from_table(table, **{"user": "user", "label": "y", "budget": "e", "bounds": UNIT, **change})
 
 
 def test_the_first_rows_of_a_person_count():
     table = {"user": ["b", "a", "b", "b", "a", "c"], "x": np.arange(6) / 10, "y": [0, 1, 0, 1, 0, 1]}
-    people = People.from_table(table, user="user", label="y", budgets="constant:1", max_rows=2, test_share=0)
+    people = People.from_table(
+        table, user="user", label="y", budgets="constant:1", bounds=UNIT, max_rows=2, test_share=0
+    )
     block = people.block(0, 3)
     assert np.diff(block.offsets).tolist() == [2, 2, 1]
     assert np.allclose(block.features[:, 0], 9 * (2 * np.array([0.1, 0.4, 0.0, 0.2, 0.5]) - 1), atol=1e-6)
@@ -36,7 +41,7 @@ def test_the_first_rows_of_a_person_count():
 
 def test_nobody_is_split_and_nobody_is_lost():
     table = crowd(500)
-    rows = read_people(table, Reading("user", "y", "e", test_share=0.3))
+    rows = read_people(table, Reading("user", "y", "e", bounds=UNIT, test_share=0.3))
     train = set(rows.names.tolist())
     x = 9 * (2 * table["x"] - 1)
     of_train = np.array([str(who) in train for who in table["user"].tolist()])
@@ -52,7 +57,7 @@ def test_nobody_is_split_and_nobody_is_lost():
 @settings(deadline=None, derandomize=True, max_examples=30)
 def test_who_judges_depends_on_nobody_else(random, seed, share):
     table = crowd(60)
-    reading = Reading("user", "y", "e", test_share=share, seed=seed)
+    reading = Reading("user", "y", "e", bounds=UNIT, test_share=share, seed=seed)
     whole = set(read_people(table, reading).names.tolist())
     order = list(range(table["x"].size))
     random.shuffle(order)
@@ -64,7 +69,10 @@ def test_who_judges_depends_on_nobody_else(random, seed, share):
 
 
 def test_another_seed_another_test_part():
-    parts = [set(read_people(crowd(100), Reading("user", "y", "e", seed=seed)).names.tolist()) for seed in (1, 2)]
+    parts = [
+        set(read_people(crowd(100), Reading("user", "y", "e", bounds=UNIT, seed=seed)).names.tolist())
+        for seed in (1, 2)
+    ]
     assert parts[0] != parts[1]
 
 
@@ -93,15 +101,15 @@ def test_budgets_by_column_by_level_by_user_and_by_law():
 
 def test_ids_that_are_numbers_stay_apart():
     table = {"user": [7.0, 7.0, 70.0], "x": [0.1, 0.2, 0.3], "y": ["a", "b", "a"]}
-    rows = read_people(table, Reading("user", "y", test_share=0))
+    rows = read_people(table, Reading("user", "y", bounds=UNIT, test_share=0))
     assert rows.names.tolist() == ["7", "70"]
-    texts = read_people(table | {"user": ["07", "7", "7 "]}, Reading("user", "y", test_share=0))
+    texts = read_people(table | {"user": ["07", "7", "7 "]}, Reading("user", "y", bounds=UNIT, test_share=0))
     assert texts.names.tolist() == ["07", "7"]
 
 
 def test_what_lies_outside_is_clipped_and_said():
     table = {"user": range(4), "x": [-1.0, 0.5, 2.0, 1.0], "z": [0.0, 1.0, 0.0, 1.0], "y": [0, 1, 0, 1]}
-    people = People.from_table(table, user="user", label="y", budgets="constant:1", test_share=0)
+    people = People.from_table(table, user="user", label="y", budgets="constant:1", bounds=UNIT, test_share=0)
     assert people.facts.clipped == {"x": 0.5}
     scale = 9 / np.sqrt(2)
     assert np.allclose(people.block(0, 4).features[:, 0], [-scale, 0, scale, scale], atol=1e-6)
@@ -119,7 +127,7 @@ def test_no_row_is_longer_than_nine(values, low, width):
 
 def test_classes_that_are_given_or_found():
     table = {"user": range(3), "x": [0.1, 0.2, 0.3], "y": ["10", "9", "-1"]}
-    choices = {"user": "user", "label": "y", "budgets": "constant:1", "test_share": 0}
+    choices = {"user": "user", "label": "y", "budgets": "constant:1", "bounds": UNIT, "test_share": 0}
     found = People.from_table(table, **choices)
     assert found.schema.classes == ("-1", "9", "10")
     assert found.schema.class_values().tolist() == [-1, 9, 10]
@@ -138,13 +146,13 @@ def test_classes_that_are_given_or_found():
 def test_real_valued_targets():
     table = {"user": range(4), "x": [0.1, 0.2, 0.3, 0.4], "y": [10.0, 20.0, 30.0, 45.0]}
     choices = {"user": "user", "label": "y", "budgets": "constant:1", "test_share": 0, "task": "regression"}
-    people = People.from_table(table, bounds={"y": (0, 40)}, **choices)
+    people = People.from_table(table, bounds={"y": (0, 40), "x": (0, 1)}, **choices)
     assert people.block(0, 4).labels.tolist() == [-0.5, 0.0, 0.5, 1.0]
     assert people.facts.clipped == {"y": 0.25}
     with pytest.raises(DataError, match=r"row 2, column 'y': must be a number, got 'two'"):
-        People.from_table(table | {"y": ["1", "two", "3", "4"]}, **choices)
+        People.from_table(table | {"y": ["1", "two", "3", "4"]}, bounds=(0, 40), **choices)
     with pytest.raises(ParameterError, match=r"^classes must be left out: task is 'regression'"):
-        People.from_table(table, classes=["a", "b"], **choices)
+        People.from_table(table, classes=["a", "b"], bounds=(0, 40), **choices)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +209,8 @@ def test_a_schema_comes_back_from_a_file_and_encodes_alike():
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_whoever_has_the_schema_encodes_labels_alike(task):
     table = columns() | {"outcome": np.linspace(0, 1.5, 6)} if task == "regression" else columns()
-    people = People.from_table(table, task=task, **CHOICES)
+    bounds = CHOICES["bounds"] | ({"outcome": (0, 1)} if task == "regression" else {})
+    people = People.from_table(table, **CHOICES | {"task": task, "bounds": bounds})
     for row in range(6):
         own = {name: values[row : row + 1] for name, values in table.items()}
         features, labels = encode_examples(own, people.schema)

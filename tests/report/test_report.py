@@ -84,7 +84,18 @@ def table(tmp_path_factory):
         kind = "<b>yes</b>" if x > 0.5 else "[red]no[/]"
         rows.append(f"u{user},{x:.4f},{y:.4f},{kind},{'<i>bold' if user % 2 else 'shy'}")
     (folder / "<img src=x>.csv").write_text("\n".join(rows) + "\n")
-    options = ["--user-column", "who", "--label-column", "label", "--budget-column", "wish", "--rounds", "3"]
+    options = [
+        "--user-column",
+        "who",
+        "--label-column",
+        "label",
+        "--budget-column",
+        "wish",
+        "--bounds",
+        "0:1",
+        "--rounds",
+        "3",
+    ]
     options += ["--budget-levels", "<i>bold=1,shy=0.2", "--classes", "<b>yes</b>,[red]no[/]"]
     cli("train", "--data", folder / "<img src=x>.csv", *options, "--out", folder / "run")
     return folder / "run"

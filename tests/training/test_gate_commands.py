@@ -12,7 +12,18 @@ from apes.cli.main import app
 from apes.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.service
-TABLE = ("--data", "people.csv", "--user-column", "who", "--label-column", "is", "--budget-column", "budget")
+TABLE = (
+    "--data",
+    "people.csv",
+    "--user-column",
+    "who",
+    "--label-column",
+    "is",
+    "--budget-column",
+    "budget",
+    "--bounds",
+    "0:1",
+)
 TRAIN = ("train", *TABLE, "--clip", "0.1", "--delta", "1e-3", "--seed", "3")
 
 

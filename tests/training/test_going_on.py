@@ -128,7 +128,18 @@ def test_the_filter_is_stricter_than_what_was_settled():
     assert 0 < rounds_within(basis, exposure) <= fits
 
 
-TABLE = ("--user-column", "who", "--label-column", "is", "--budget-column", "budget", "--test-share", "0")
+TABLE = (
+    "--user-column",
+    "who",
+    "--label-column",
+    "is",
+    "--budget-column",
+    "budget",
+    "--bounds",
+    "0:1",
+    "--test-share",
+    "0",
+)
 OPTIONS = (*TABLE, "--clip", "0.1", "--rounds", "2", "--delta", "1e-4", "--seed", "3")
 
 

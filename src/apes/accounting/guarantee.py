@@ -56,6 +56,7 @@ class Guarantee:
         budgets: Of everybody who took part: as many of each budget as were in a round together.
         whom: Whom it is about, where that is not everybody; see `of`.
         cap: The largest budget that was used: whoever has a larger one used this much.
+        caveats: What it does not cover though it was made from people's data, in words; said wherever it is.
     """
 
     epsilon: float
@@ -71,6 +72,7 @@ class Guarantee:
     budgets: Array = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
     whom: Victims | None = None
     cap: float = math.inf
+    caveats: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.why_not_certified is None and not self.epsilon < math.inf:
@@ -138,6 +140,7 @@ class Guarantee:
         figures = {"epsilon": epsilon, "epsilon_by_round": None if why else list(by_round)}
         public = {"delta": self.delta, "neighbours": self.neighbours, "level": "user, all coordinates of all rounds"}
         said = {"road": self.road, **public, "why": why, "meaning": meaning(epsilon, self.delta)}
+        said["caveats"] = list(self.caveats)
         return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, **said}
 
     def __str__(self) -> str:
@@ -148,7 +151,7 @@ class Guarantee:
             f"epsilon {upwards(self.epsilon)} at delta {upwards(self.delta, 3)}, {road}: whatever the analyzer does, "
             f"what it learns about {self._whom} changes by a factor of e^{upwards(self.epsilon)} at most, unless the "
             "shuffler colludes with it"
-        )
+        ) + "".join(f"; but {caveat}" for caveat in self.caveats)
 
 
 def certify(

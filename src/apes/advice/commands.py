@@ -8,7 +8,7 @@ from apes.data.digits import NUM_TRAIN
 
 # Coordinates of what `apes train` makes of the embedded digits, and the options that make it.
 _ON_DIGITS: dict[int, list[str]] = {DIMENSIONS: [], 7850: ["--features", "pixels"]}
-_OWN_TABLE = ["--data", "TABLE.csv", "--user-column", "USER", "--label-column", "LABEL"]
+_OWN_TABLE = ["--data", "TABLE.csv", "--user-column", "USER", "--label-column", "LABEL", "--bounds", "LOW:HIGH"]
 _ORDER = ("framework", "rounds", "clip", "levels", "norm", "cap", "delta", "target_epsilon", "seed")
 
 

@@ -123,4 +123,5 @@ def federation(summary: dict[str, Any]) -> None:
         f"{reached}, certified epsilon [bold]{upwards(certified['epsilon'])}[/] "
         f"at delta {upwards(certified['delta'], 3)} (a user, all rounds, whoever chose who takes part: the limit that "
         f"was agreed; {upwards(certified['epsilon_by_round'][-1])} was spent): {certified['meaning']}"
+        f"{''.join(f'; but {escape(caveat)}' for caveat in certified['caveats'])}"
     )

@@ -22,7 +22,7 @@ from apes.training.plan_file import PlanFile
 
 # What may be a file's column.
 _PLACES = ("budgets", "target_epsilon")
-_WORDS = {int: "a whole number", float: "a number", str: "a text"}
+_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 # Nobody's budget is made up silently: a law comes from whoever trains, not from a plan for others.
 _OF_TABLES = {field.name for kind in (OwnTable, Plan) for field in fields(kind)} - {"budgets"}
 PRESETS: dict[str, dict[str, Any]] = {PRIVATE: {}, PAPER: {"clip": 0.1, "features": "pixels"}}

@@ -180,13 +180,14 @@ def _chosen(choices: dict[str, Any], model: str | None) -> "Choices":
 
 def _subject(chosen: "Choices", data_dir: Path | None) -> "tuple[Subject, People]":
     """What is trained, and by whom."""
-    from apes.cli.subjects import people_of_table
+    from apes.cli.subjects import people_of_table, tell_clipped
     from apes.federation.subject import Subject
     from apes.terms.own_table import OwnTable
 
     if isinstance(chosen.people, OwnTable):
         unused({"data_dir": None if data_dir is None else str(data_dir)}, "data is a file")
         people = people_of_table(chosen.people)
+        tell_clipped(people.facts)
         return Subject.of_people(chosen.people, people), people
     dataset = display.dataset(chosen.people, data_dir)
     return Subject.of_images(chosen.people, dataset), chosen.people.people(dataset)
@@ -194,12 +195,14 @@ def _subject(chosen: "Choices", data_dir: Path | None) -> "tuple[Subject, People
 
 def _public_subject(chosen: "Choices", choices: dict[str, Any], data_dir: Path | None) -> "Subject":
     """What is trained, where nobody has joined yet."""
+    from apes.cli.subjects import bounds_as_option
     from apes.federation.subject import Subject
     from apes.terms.own_table import OwnTable
 
     if isinstance(chosen.people, OwnTable):
         unused({"data_dir": data_dir, "test_share": choices.get("test_share")}, "all of a public table judges")
-        return Subject.of_public_table(chosen.people)
+        with bounds_as_option(chosen.people):
+            return Subject.of_public_table(chosen.people)
     return Subject.of_images(chosen.people, display.dataset(chosen.people, data_dir))
 
 
@@ -207,6 +210,7 @@ def _own_rows(
     data: Path, schema: "Schema | None", whose: dict[str, Any]
 ) -> "tuple[dict[str, NDArray[Any]], dict[str, Any]]":
     """What a vault is to guard; and what was read of a table."""
+    from apes.cli.subjects import tell_clipped
     from apes.federation.own_table import Whose, read_own_table
     from apes.federation.vault.folder import ARRAYS
     from apes.storage.arrays import read_arrays
@@ -216,4 +220,5 @@ def _own_rows(
         return read_arrays(data, ARRAYS, ("allowances",)), {}
     with display.steps(f"reading {data.name}", "bytes") as progress:
         arrays, facts = read_own_table(data, schema, Whose(**whose), progress)
+    tell_clipped(facts)
     return arrays, {"table": asdict(facts)}

@@ -70,6 +70,8 @@ def show(offer: Offer) -> None:
     }
     for name, value in rows.items():
         table.add_row(name, escape(value))
+    for caveat in offer.caveats:
+        table.add_row("beware", escape(caveat))
     for number, who in enumerate(offer.trusted):
         table.add_row("you rely on" if number == 0 else "", escape(who))
     console.print(table)

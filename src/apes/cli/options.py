@@ -18,9 +18,9 @@ PRIVATE, PAPER = "private", "paper"
 class Choice(NamedTuple):
     """What a field can be chosen to be."""
 
-    kind: type[int] | type[float] | type[str]
+    kind: type[int] | type[float] | type[str] | type[bool]
     help: str
-    default: int | float | str | None = None  # None: what suits the other choices, as the help says
+    default: int | float | str | bool | None = None  # None: what suits the other choices, as the help says
 
 
 _FRAMEWORKS = "non-private, ldp-min, pldp, unis, apes, s-apes, s-apes-threshold, s-apes-first"
@@ -97,7 +97,9 @@ def with_choices(command: Callable[..., None]) -> Callable[..., None]:
 
 def option(name: str, choice: Choice) -> inspect.Parameter:
     """One option for a choice."""
-    text = choice.help if choice.default is None else f"{choice.help} (default {choice.default})"
+    # A flag that is not given is off: that needs no words.
+    is_plain = choice.default is None or choice.kind is bool
+    text = choice.help if is_plain else f"{choice.help} (default {choice.default})"
     named = typer.Option(f"--{name.replace('_', '-')}", help=text, show_default=False)
     annotation: Any = Annotated[choice.kind | None, named]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -63,7 +63,8 @@ def _central(proved: dict[str, Any]) -> str:
         return f"nothing certified: {proved['why']}"
     sure = "certified" if proved["road"] != "adaptive" else "the target: rounds were added after looking"
     figure = f"[bold]epsilon {upwards(proved['epsilon'])}[/] at delta {upwards(proved['delta'], 3)} for a user"
-    return f"{figure}, {sure}: {proved['meaning']}"
+    caveats = "".join(f"; [bold]but {escape(spelt_out(caveat))}[/]" for caveat in proved["caveats"])
+    return f"{figure}, {sure}: {proved['meaning']}{caveats}"
 
 
 def _local(result: dict[str, Any]) -> str:

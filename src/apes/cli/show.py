@@ -92,6 +92,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
     if certified["epsilon"] is not None:
         figure = f"[bold]epsilon {upwards(certified['epsilon'])}[/] at delta {upwards(certified['delta'], 3)}"
         figure += f", {certified['road']}"
+        figure += "".join(f"; [bold]but {_shown(caveat)}[/]" for caveat in certified["caveats"])
     users = None if not present else f"{min(present):,} to {max(present):,} people per round"
     if present and min(present) == max(present):
         users = f"{max(present):,} people in every round"

@@ -1,7 +1,9 @@
 """Who trains what: made-up people on a named set, or those of an own table; and what is to be said of a table."""
 
 import math
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,14 @@ from typing import Any
 from rich.markup import escape
 
 from apes.accounting.account import BudgetGroup
+from apes.accounting.words import counted
 from apes.checks import unused
 from apes.cli import display
+from apes.cli.shared import spelt_out
+from apes.data.table.people_rows import TableFacts
+from apes.data.table.reading import MissingBounds, listed
+from apes.data.table.spelling import bounds_to_add
+from apes.errors import ParameterError
 from apes.mathematics.arrays import F64
 from apes.models.model import Model
 from apes.partitions.partitions import Partitions
@@ -36,16 +44,39 @@ def subjects(
     return people, chosen.model(people), f"own table: {chosen.data}"
 
 
+# Of the rows: what is clipped in more of them is said.
+MOST_CLIPPED = 0.1
+
+
+@contextmanager
+def bounds_as_option(chosen: Simulation | OwnTable) -> Iterator[None]:
+    """Say which columns have no bounds in words of the command line, with the option to add."""
+    try:
+        yield
+    except MissingBounds as error:
+        given = chosen.bounds if isinstance(chosen, OwnTable) else None
+        raise ParameterError(_bounds_to_add(error.columns, given)) from None
+
+
+def _bounds_to_add(columns: tuple[str, ...], given: str | None) -> str:
+    return (
+        f"no bounds for {counted(len(columns), 'column')} of numbers: {listed(columns)}. Add --bounds "
+        f"{shlex.quote(bounds_to_add(given, columns))}, with numbers that everybody knows (LOW:HIGH without a name is "
+        "for all other columns). A column of texts needs --categories NAME=VALUE|VALUE, one that is not learned from "
+        "--ignore NAME. --bounds-from-data makes bounds from the data, which no guarantee covers"
+    )
+
+
 def people_of_table(chosen: OwnTable) -> People:
     """People of a table in one file, all of them in memory."""
-    with display.steps(f"reading {escape(Path(chosen.data).name)}", "read") as progress:
+    with bounds_as_option(chosen), display.steps(f"reading {escape(Path(chosen.data).name)}", "read") as progress:
         return chosen.people(progress)
 
 
 def _in_files(chosen: OwnTable, cache_mb: int | None) -> tuple[Partitions, Model, str]:
     """People of a table in many files, their model, and where they are."""
     name = escape(Path(chosen.data).name)
-    with display.steps(f"who is in {name}", "bytes") as progress:
+    with bounds_as_option(chosen), display.steps(f"who is in {name}", "bytes") as progress:
         people = chosen.partitions(cache_mb, progress)
     # Now, and not within the run: what cannot be read is said before there is a folder.
     with display.steps(f"test part of {name}", "rows") as progress:
@@ -62,6 +93,26 @@ def of_table(people: People | Partitions, result: TrainingResult) -> dict[str, A
     if target is not None and loss is not None:
         said["root_mean_square_error"] = target.half * math.sqrt(loss)
     return {"table": said}
+
+
+def tell_clipped(facts: TableFacts | None) -> None:
+    """Say on the terminal which columns lie outside their bounds in more than a tenth of the rows.
+
+    It is a figure of people's data as it is: it goes to whoever holds the table, and into no file.
+    """
+    for line in clipped_lines(facts):
+        display.console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+def clipped_lines(facts: TableFacts | None) -> list[str]:
+    """A line for every column that is clipped in more than a tenth of the rows, the most first."""
+    shares = {} if facts is None or facts.clipped is None else facts.clipped
+    most = sorted(shares.items(), key=lambda share: -share[1])
+    return [
+        f"column {spelt_out(name)} lies outside its bounds in {100 * share:.0f} % of the rows, and is clipped to them there"
+        for name, share in most
+        if share > MOST_CLIPPED
+    ]
 
 
 def named_groups(groups: Iterable[BudgetGroup], people: People | Partitions, applied: F64) -> list[dict[str, Any]]:

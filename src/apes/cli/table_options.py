@@ -14,7 +14,10 @@ TABLE_CHOICES: dict[str, Choice] = {
     "budget_levels": Choice(str, "Own table: low=0.1,high=1: the budget of every level, where the column has names."),
     "bounds": Choice(str, "Own table: public bounds of columns, LOW:HIGH for all, NAME=LOW:HIGH for one, separated by "
                      "commas; or file:PATH, a table of column, low, high. Numbers are scaled by these, never by "
-                     "statistics of the data, which would not be private; what lies outside is clipped.", "0:1"),
+                     "statistics of the data, which would not be private; what lies outside is clipped. Every column "
+                     "of numbers needs some."),
+    "bounds_from_data": Choice(bool, "Own table: take the least and the largest value in the table where a column has "
+                               "no bounds. No guarantee covers what these tell, and the result says so.", False),
     "categories": Choice(str, "Own table: city=A|B|C,...: all values of columns of texts."),
     "classes": Choice(str, "Own table: a,b,c: names of all classes (default: those in the table, taken as public)."),
     "task": Choice(str, "Own table: classification, or regression for real-valued labels (squared loss).",

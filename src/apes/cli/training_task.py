@@ -6,7 +6,7 @@ from typing import Any
 
 from apes.cli import display
 from apes.cli.choices import Choices
-from apes.cli.subjects import subjects
+from apes.cli.subjects import subjects, tell_clipped
 from apes.features.feature_map import FeatureMap
 from apes.models.model import Model
 from apes.partitions.partitions import Partitions
@@ -33,6 +33,7 @@ class Task:
 def task_of(chosen: Choices, data_dir: Path | None, cache_mb: int | None) -> Task:
     """Read the people, and settle what the plan leaves open."""
     people, model, source = subjects(chosen.people, data_dir, cache_mb)
+    tell_clipped(people.facts)
     features = chosen.people.feature_map() if isinstance(chosen.people, Simulation) else None
     with display.working() as say:
         say("fitting clip bound and cap to the budgets")

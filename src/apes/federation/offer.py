@@ -82,6 +82,7 @@ class Offer:
     prices: tuple[Price, ...]
     trusted: tuple[str, ...]
     fingerprints: dict[str, str]
+    caveats: tuple[str, ...] = ()
 
 
 def offer_of(terms: FederationTerms, budgets: F64, lifetime: Lifetime, fingerprints: dict[str, str]) -> Offer:
@@ -108,6 +109,7 @@ def offer_of(terms: FederationTerms, budgets: F64, lifetime: Lifetime, fingerpri
         prices=tuple(_price(terms, budget, users) for budget, users in groups),
         trusted=_trusted(terms, is_installed),
         fingerprints=fingerprints,
+        caveats=() if schema is None else schema.caveats,
     )
 
 

@@ -51,7 +51,8 @@ def read_own_table(
     table, reading = open_table(source), _reading(schema, whose)
     rows = read_people_of(_Arranged(table, schema, reading), reading, progress)
     # The same bytes mean the same everywhere: whatever was left out here would be another encoding.
-    if replace(rows.schema, budget_levels=schema.budget_levels) != schema:
+    own = replace(rows.schema, budget_levels=schema.budget_levels, bounds_from_data=schema.bounds_from_data)
+    if own != schema:
         raise ParameterError(f"{table.title} must be read by the schema of the terms, which it does not fit")
     budgets = np.full(rows.names.size, whose.budget) if rows.budgets is None else rows.budgets
     arrays = {"features": rows.features, "labels": rows.labels, "offsets": rows.offsets, "budgets": budgets}

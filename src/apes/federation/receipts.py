@@ -4,7 +4,7 @@ They lie in the folder of the run: ``receipts.jsonl``, a line per round, and ``r
 public key can check them, and certify the run again from them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -159,7 +159,9 @@ def certify_by_receipts(folder: RunFolder, terms: FederationTerms, charging: Cha
         if identity.people != charging.people or Charging(**folder.config["choices"]) != charging:
             raise DataError(f"its log or its configuration is not of {charging.people}")
         said = folder.recertify()[1]
-        proved = accountant.guarantee
+        # By the terms that were signed, not by what the folder says of the table.
+        caveats = () if terms.schema is None else terms.schema.caveats
+        proved = replace(accountant.guarantee, caveats=caveats)
         if (said.epsilon, said.delta) != (proved.epsilon, proved.delta):
             raise DataError(f"its log claims epsilon {said.epsilon:.4g}, its receipts prove {proved.epsilon:.4g}")
     except (ApesError, TypeError) as error:

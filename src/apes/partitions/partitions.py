@@ -17,7 +17,7 @@ from apes.data.partitions.opened import Opened, open_partitions
 from apes.data.partitions.piece_rows import read_piece
 from apes.data.table.chunk import Progress
 from apes.data.table.people_rows import TableFacts, clipped_shares
-from apes.data.table.reading import MOST_ROWS, TEST_SHARE, UNIT, Bounds, Reading, bounds_by_name
+from apes.data.table.reading import MOST_ROWS, TEST_SHARE, Bounds, Reading, bounds_by_name
 from apes.data.table.schema import CLASSIFICATION, Schema
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64
@@ -63,7 +63,8 @@ class Partitions:
         label: str,
         budget: str | None = None,
         budgets: Mapping[str, float] | str | None = None,
-        bounds: Mapping[str, Bounds] | Bounds = UNIT,
+        bounds: Mapping[str, Bounds] | Bounds | None = None,
+        bounds_from_data: bool = False,
         categories: Mapping[str, Sequence[str]] | None = None,
         classes: Sequence[str] | None = None,
         task: str = CLASSIFICATION,
@@ -83,7 +84,10 @@ class Partitions:
             label: Column that is learned.
             budget: Column of local budgets, or of the names of levels, if there is one.
             budgets: With such a column, the budget of every level by name; else by user id, or a law by name.
-            bounds: LOW and HIGH of columns by name, others under ``*``; or one pair for all.
+            bounds: LOW and HIGH of columns by name, others under ``*``; or one pair for all. Every column of numbers
+                needs some.
+            bounds_from_data: Whether columns without bounds get the least and the largest value in the files, which
+                takes reading all of these columns, and which no guarantee covers.
             categories: All values of each column of texts.
             classes: Names of all classes; by default those that are found, which are taken as public then.
             task: ``classification`` or ``regression``.
@@ -97,11 +101,24 @@ class Partitions:
         Raises:
             DataError: If a file is missing, damaged, empty or of other columns than the first, a cell is missing or
                 cannot be read, or somebody is in two files; in one line that names the file.
+            ParameterError: If a choice does not fit the table, or a column of numbers has no bounds.
         """
         by_name, texts = bounds_by_name(bounds), {} if categories is None else categories
         levels = levels_beside(budget, budgets)
         reading = Reading(
-            user, label, budget, levels, by_name, texts, classes, task, ignore, max_rows, test_share, seed
+            user,
+            label,
+            budget,
+            levels,
+            by_name,
+            texts,
+            classes,
+            task,
+            ignore,
+            max_rows,
+            test_share,
+            seed,
+            bounds_from_data,
         )
         return cls.of(source, reading, None if budget is not None else budgets, cache_mb=cache_mb)
 

@@ -11,7 +11,7 @@ from apes.checks import numbers
 from apes.data import Dataset, partition
 from apes.data.table.opening import Source
 from apes.data.table.people_rows import PeopleRows, read_people
-from apes.data.table.reading import MOST_ROWS, TEST_SHARE, UNIT, Bounds, Reading, bounds_by_name
+from apes.data.table.reading import MOST_ROWS, TEST_SHARE, Bounds, Reading, bounds_by_name
 from apes.data.table.schema import CLASSIFICATION
 from apes.data.torch_rows import stacked
 from apes.data.user_ids import given_ids, persons
@@ -92,7 +92,8 @@ class People(InMemory):
         label: str,
         budget: str | None = None,
         budgets: Mapping[str, float] | str | None = None,
-        bounds: Mapping[str, Bounds] | Bounds = UNIT,
+        bounds: Mapping[str, Bounds] | Bounds | None = None,
+        bounds_from_data: bool = False,
         categories: Mapping[str, Sequence[str]] | None = None,
         classes: Sequence[str] | None = None,
         task: str = CLASSIFICATION,
@@ -111,7 +112,10 @@ class People(InMemory):
             budgets: With such a column, the budget of every level by name; else a mapping from user id to budget, or a
                 law by name (`apes.make_budgets`), drawn with ``seed`` for the users in order of their ids.
             bounds: LOW and HIGH of columns by name, others under ``*``; or one pair for all. Numbers are scaled by
-                these, never by statistics of the data.
+                these, never by statistics of the data. Every column of numbers needs some: what is not known of it by
+                everybody must not be looked up in the data.
+            bounds_from_data: Whether columns without bounds get the least and the largest value in the table. No
+                guarantee covers what those tell; schema, guarantee and report say so.
             categories: All values of each column of texts.
             classes: Names of all classes; by default those that are found, which are taken as public then.
             task: ``classification``, or ``regression`` for real-valued labels (squared loss).
@@ -123,11 +127,24 @@ class People(InMemory):
 
         Raises:
             DataError: Where a cell is missing or cannot be read, in one line that names row and column.
+            ParameterError: If a choice does not fit the table, or a column of numbers has no bounds.
         """
         by_name, texts = bounds_by_name(bounds), {} if categories is None else categories
         levels = levels_beside(budget, budgets)
         reading = Reading(
-            user, label, budget, levels, by_name, texts, classes, task, ignore, max_rows, test_share, seed
+            user,
+            label,
+            budget,
+            levels,
+            by_name,
+            texts,
+            classes,
+            task,
+            ignore,
+            max_rows,
+            test_share,
+            seed,
+            bounds_from_data,
         )
         return cls.from_rows(read_people(source, reading), budgets=None if budget is not None else budgets, seed=seed)
 

@@ -37,7 +37,8 @@ class Certified:
     def as_dict(self) -> dict[str, Any]:
         """As plain values, with the guarantee of groups of users by their budgets."""
         if self.guarantee is None:
-            return {"epsilon": None, "epsilon_by_round": None, "delta": None, "why": self.why, "by_budget": []}
+            nothing = {"epsilon": None, "epsilon_by_round": None, "delta": None, "why": self.why}
+            return {**nothing, "caveats": [], "by_budget": []}
         said = self.guarantee.as_dict(self.by_round)
         is_certified = said["epsilon"] is not None
         groups = by_group(self.guarantee, self.guarantee.budgets) if is_certified else ()
@@ -117,6 +118,7 @@ def _table(folder: RunFolder) -> dict[str, Any] | None:
         "classes": list(schema.classes),
         "features": list(schema.columns.feature_names),
         "budget_levels": dict(schema.budget_levels),
+        "bounds_from_data": list(schema.bounds_from_data),
         "schema_sha256": schema.digest,
     }
 

@@ -21,6 +21,7 @@ def guaranteed(facts: dict[str, Any]) -> str:
         f"anything else, the likelihood of whatever it may conclude would differ by a factor of {times} at most, but "
         f"for a probability of {upwards(certified['delta'], 3)}. "
         f"That is {meaning(certified['epsilon'], certified['delta'])}."
+        f"{''.join(f' But {caveat}.' for caveat in certified.get('caveats', ()))}"
     )
 
 

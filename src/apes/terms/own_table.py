@@ -31,7 +31,10 @@ class OwnTable:
         budget_levels: ``low=0.1,high=1``: the budget of every level, where the column has names.
         budgets: A law (`apes.make_budgets`), where there is no such column.
         bounds: ``0:1,age=0:120``: public bounds of columns, those without a name of all others; or ``file:PATH``, a
-            table with columns column, low, high. Numbers are scaled by them, never by statistics of the data.
+            table with columns column, low, high. Numbers are scaled by them, never by statistics of the data. Every
+            column of numbers needs some.
+        bounds_from_data: Whether columns without bounds get the least and the largest value in the table, which no
+            guarantee covers.
         categories: ``city=A|B|C``: all values of columns of texts.
         classes: ``a,b,c``: names of all classes; by default those in the table.
         task: ``classification`` or ``regression``.
@@ -47,7 +50,8 @@ class OwnTable:
     budget_column: str | None = None
     budget_levels: str | None = None
     budgets: str | None = None
-    bounds: str = "0:1"
+    bounds: str | None = None
+    bounds_from_data: bool = False
     categories: str | None = None
     classes: str | None = None
     task: str = CLASSIFICATION
@@ -86,6 +90,7 @@ class OwnTable:
             self.max_rows,
             self.test_share,
             self.seed,
+            self.bounds_from_data,
         )
 
     @property

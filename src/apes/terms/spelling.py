@@ -23,5 +23,10 @@ def train_words(choices: Mapping[str, Any], **changes: Any) -> str:
         if value is None or value == defaults.get(name):
             continue
         option, text = f"--{name.replace('_', '-')}", str(value)
-        words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+        if value is True:
+            words.append(option)
+        elif text.startswith("-"):
+            words.append(f"{option}={text}")
+        else:
+            words += [option, text]
     return shlex.join(words)

@@ -60,6 +60,7 @@ def about_model(
         "rounds": rounds,
         "epsilon": guarantee.epsilon if is_certified else None,
         "delta": guarantee.delta if is_certified else None,
+        "caveats": list(guarantee.caveats),
     }
 
 

@@ -186,7 +186,8 @@ class RunFolder:
         if accountant.settled:
             while accountant.rounds < basis["rounds"] and accountant.allows(last):
                 accountant.record(last)
-        return by_round, accountant.guarantee
+        schema = self.schema
+        return by_round, replace(accountant.guarantee, caveats=() if schema is None else schema.caveats)
 
     def _bound(self, identity: Identity) -> tuple[Basis, Accountant]:
         """What the guarantee rests on, by the log; refused if the configuration says otherwise."""

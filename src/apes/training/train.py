@@ -73,7 +73,7 @@ class TrainingResult:
         took_part = int(self.rounds_by_user[user])
         for exposure in self.exposures[:took_part]:
             accountant.record(exposure)
-        personal = accountant.guarantee.of(budget)
+        personal = replace(accountant.guarantee.of(budget), caveats=self.guarantee.caveats)
         if not took_part:
             return personal
         of_budget = self.guarantee.of(budget)
@@ -163,7 +163,10 @@ def _result(run: Run, plan: Plan, trained: Trained, budgets: F64, cohorts: tuple
     done = run.progress
     if not done.metrics:
         raise BudgetExceeded(f"not even one round keeps within target_epsilon {plan.target_epsilon!r}: it costs more")
-    guarantee = replace(run.guarantee, cap=math.inf if plan.terms.cap is None else plan.terms.cap)
+    cap, schema = plan.terms.cap, trained.schema
+    guarantee = replace(
+        run.guarantee, cap=math.inf if cap is None else cap, caveats=() if schema is None else schema.caveats
+    )
     facts = (guarantee, done.metrics, done.exposures, budgets, plan, trained)
     stopped = ROUNDS if run.is_done else TARGET
     if run.is_done and done.rounds < plan.terms.rounds:

@@ -12,11 +12,10 @@ from apes.data.partitions.files import PartFile
 from apes.data.partitions.pieces import FEWEST_ROWS, Piece, Spans, cut
 from apes.data.table.cells import Place
 from apes.data.table.chunk import Progress
-from apes.data.table.columns import Columns
 from apes.data.table.parquet_file import ParquetTable
 from apes.data.table.people_rows import judging_draws, judging_limit, own_budgets, persons_of
-from apes.data.table.reading import Reading
-from apes.data.table.rows import row_budgets
+from apes.data.table.reading import Bounds, MissingBounds, Reading
+from apes.data.table.rows import row_budgets, value_ranges
 from apes.data.table.schema import CLASSIFICATION
 from apes.errors import DataError
 from apes.mathematics.arrays import F64, I64, U64, Bools
@@ -29,7 +28,7 @@ class Census:
     Attributes:
         file: The file.
         kinds: Its columns, and what their cells are.
-        columns: Those that are learned from.
+        ranges: The least and the largest value of every column that gets its bounds from the data.
         names: Ids.
         draws: What decides who judges (`judging_draws`).
         trains: Who trains.
@@ -42,7 +41,7 @@ class Census:
 
     file: PartFile
     kinds: dict[str, str]
-    columns: Columns
+    ranges: dict[str, Bounds]
     names: NDArray[Any]
     draws: U64
     trains: Bools
@@ -72,11 +71,14 @@ def take_census(path: Path, reading: Reading, like: Census | None = None, progre
 
     Raises:
         DataError: If the file cannot be read, has no rows or other columns, or a cell is missing or cannot be read.
+        MissingBounds: If a column of numbers has no bounds, and is not to get them from the data.
     """
     file, table = PartFile.of(path), ParquetTable(path)
     if like is not None:
         _check_alike(like, path, table.kinds)
-    columns = reading.columns(table)
+    unbounded = reading.unbounded(table)
+    if unbounded and not reading.bounds_from_data:
+        raise MissingBounds(unbounded)
     found = _Found(reading, table.title)
     numbers = [reading.budget] if reading.budget is not None and not reading.levels else []
     texts = [reading.user, *([reading.budget] if reading.budget is not None and reading.levels else [])]
@@ -89,8 +91,9 @@ def take_census(path: Path, reading: Reading, like: Census | None = None, progre
             found.labels.update(chunk.texts[reading.label])
     if not found.users:
         raise DataError(f"{table.title} has no rows")
+    ranges = value_ranges(table.chunks(unbounded, []), table.title) if unbounded else {}
     file.check()
-    return replace(_census(found, file, columns, table.group_ends), kinds=table.kinds)
+    return replace(_census(found, file, table.group_ends), kinds=table.kinds, ranges=ranges)
 
 
 def _check_alike(first: Census, path: Path, kinds: dict[str, str]) -> None:
@@ -117,7 +120,7 @@ class _Found:
         self.seeks_classes = reading.task == CLASSIFICATION and reading.classes is None
 
 
-def _census(found: _Found, file: PartFile, columns: Columns, group_ends: list[int]) -> Census:
+def _census(found: _Found, file: PartFile, group_ends: list[int]) -> Census:
     reading = found.reading
     names, person = persons_of(found.users)
     budgets = None
@@ -128,4 +131,4 @@ def _census(found: _Found, file: PartFile, columns: Columns, group_ends: list[in
     last = person.size - 1 - np.unique(person[::-1], return_index=True)[1]
     trains, held = draws >= judging_limit(reading), np.minimum(np.bincount(person), reading.max_rows)
     pieces = cut(file, Spans(first, last, trains, held), group_ends, FEWEST_ROWS)
-    return Census(file, {}, columns, names, draws, trains, held, budgets, frozenset(found.labels), pieces, person.size)
+    return Census(file, {}, {}, names, draws, trains, held, budgets, frozenset(found.labels), pieces, person.size)

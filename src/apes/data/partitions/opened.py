@@ -15,8 +15,9 @@ from apes.data.partitions.files import Files, part_paths
 from apes.data.partitions.piece_rows import Encoding, of_pieces
 from apes.data.partitions.pieces import Piece
 from apes.data.table.chunk import Progress
+from apes.data.table.parquet_file import ParquetTable
 from apes.data.table.people_rows import TableFacts, check_training, judging_limit
-from apes.data.table.reading import Reading
+from apes.data.table.reading import Bounds, Reading
 from apes.data.table.rows import class_names
 from apes.data.table.schema import CLASSIFICATION
 from apes.errors import DataError
@@ -98,7 +99,9 @@ def _opened(found: list[_Known], reading: Reading) -> Opened:
     users, people = sum(known.users for known in found), sum(len(known.keys) for known in found)
     check_training(people, people - users, reading)
     names = class_names({label for known in found for label in known.census.labels}, reading.classes)
-    schema = reading.schema(found[0].census.columns, names if reading.task == CLASSIFICATION else ())
+    reading = reading.with_made_bounds(_joined([known.census.ranges for known in found]))
+    columns = reading.columns(ParquetTable(Path(found[0].census.file.path)))
+    schema = reading.schema(columns, names if reading.task == CLASSIFICATION else ())
     # A row takes its numbers and a label.
     most = TEST_BYTES // (_BYTES_OF_NUMBER * (schema.columns.features + 1))
     asked = _asked(np.concatenate([known.judging for known in found]), int(judging_limit(reading)), most)
@@ -112,6 +115,11 @@ def _opened(found: list[_Known], reading: Reading) -> Opened:
         json.dumps(["apes partitions", encoding.digest, reading.budget, files]).encode()
     ).hexdigest()
     return Opened(encoding, pieces, np.concatenate(parts) if parts else None, facts, digest)
+
+
+def _joined(ranges: list[dict[str, Bounds]]) -> dict[str, Bounds]:
+    """The least and the largest value of columns over all files, of which each has the same columns."""
+    return {name: (min(own[name][0] for own in ranges), max(own[name][1] for own in ranges)) for name in ranges[0]}
 
 
 def _asked(judging: NDArray[np.uint64], limit: int, most_rows: int) -> int:

@@ -13,7 +13,7 @@ from apes.data.table.cells import Place
 from apes.data.table.chunk import Progress, Table
 from apes.data.table.opening import Source, open_table
 from apes.data.table.reading import Reading
-from apes.data.table.rows import read_rows
+from apes.data.table.rows import read_rows, with_bounds
 from apes.data.table.schema import Schema
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, I64, U64
@@ -74,6 +74,7 @@ def read_people(source: Source, reading: Reading, progress: Progress | None = No
 
 def read_people_of(table: Table, reading: Reading, progress: Progress | None = None) -> PeopleRows:
     """Read a table of people that is open; see `read_people`."""
+    reading = with_bounds(table, reading)
     rows = read_rows(table, reading, progress)
     names, person = persons_of(rows.users)
     budgets = None

@@ -11,7 +11,7 @@ from apes.data.table.cells import Place, quoted
 from apes.data.table.chunk import Chunk, Progress, Table, check_columns
 from apes.data.table.columns import Columns, Number, positions
 from apes.data.table.opening import Source, open_table
-from apes.data.table.reading import Reading
+from apes.data.table.reading import Bounds, Reading
 from apes.data.table.schema import REGRESSION, Schema
 from apes.errors import DataError
 from apes.mathematics.arrays import F32, F64, I64
@@ -71,6 +71,31 @@ def read_rows(table: Table, reading: Reading, progress: Progress | None = None) 
         place = Place(table.title, reading.label, first_row or 1)
         found = positions(words[reading.label], schema.classes, place, "classes")
     return Rows(features, found, words[reading.user], np.concatenate(budgets) if budgets else None, clipped, schema)
+
+
+def with_bounds(table: Table, reading: Reading) -> Reading:
+    """How a table is read, with bounds from the data where they are asked for; then all of it is looked at first."""
+    if not reading.bounds_from_data:
+        return reading
+    names = reading.unbounded(table)
+    if not names:
+        return reading
+    return reading.with_made_bounds(value_ranges(table.chunks(names, []), table.title))
+
+
+def value_ranges(chunks: Iterable[Chunk], title: str) -> dict[str, Bounds]:
+    """The least and the largest value of every column of numbers in these rows."""
+    lows: F64 | None = None
+    highs: F64 | None = None
+    names: tuple[str, ...] = ()
+    for chunk in chunks:
+        names = chunk.names
+        low, high = chunk.numbers.min(axis=0), chunk.numbers.max(axis=0)
+        lows = low if lows is None else np.minimum(lows, low)
+        highs = high if highs is None else np.maximum(highs, high)
+    if lows is None or highs is None:
+        raise DataError(f"{title} has no rows")
+    return dict(zip(names, zip(lows.tolist(), highs.tolist(), strict=True), strict=True))
 
 
 def encode_table(source: Source, schema: Schema, progress: Progress | None = None) -> F32:

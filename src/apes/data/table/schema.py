@@ -18,6 +18,7 @@ TASKS = (CLASSIFICATION, REGRESSION)
 _VERSION = 1
 # Digits and sign of the smallest.
 _LONGEST_INT64 = 20
+_NAMES_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Schema:
         classes: Names of the classes, for classification; at least two.
         target: The label's column with its bounds, for regression.
         budget_levels: Local budgets by the names that people chose among; empty if budgets are numbers or by a law.
+        bounds_from_data: Names of the columns whose bounds are the least and the largest value in the data, in place of
+            what everybody knows.
     """
 
     columns: Columns
@@ -39,6 +42,7 @@ class Schema:
     classes: tuple[str, ...] = ()
     target: Number | None = None
     budget_levels: tuple[tuple[str, float], ...] = ()
+    bounds_from_data: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         one_of("task", self.task, TASKS)
@@ -50,6 +54,20 @@ class Schema:
         for name, budget in self.budget_levels:
             plain_text("the name of a budget level", name)
             positive(f"budget level {name!r}", budget)
+        numbers = [*self.columns.names[0], *([] if self.target is None else [self.target.name])]
+        for name in self.bounds_from_data:
+            if name not in numbers:
+                raise ParameterError(f"bounds_from_data must be columns of numbers, got {name!r}")
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What a guarantee about a model of this schema does not cover, in words."""
+        made = self.bounds_from_data
+        if not made:
+            return ()
+        more = f" and {len(made) - _NAMES_SHOWN} more columns" if len(made) > _NAMES_SHOWN else ""
+        names = ", ".join(made[:_NAMES_SHOWN]) + more
+        return (f"bounds of {names} were made from the data, and what they tell about people is not covered",)
 
     def class_values(self) -> NDArray[Any]:
         """The classes as scikit-learn has them: whole numbers if all are, and fit into 64 bits, else texts."""
@@ -65,7 +83,11 @@ class Schema:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a file."""
-        return {"version": _VERSION, **asdict(self)}
+        plain = {"version": _VERSION, **asdict(self)}
+        if not self.bounds_from_data:
+            # As it was before there was this field, so that digests stay what they were.
+            del plain["bounds_from_data"]
+        return plain
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Schema":
@@ -81,6 +103,7 @@ class Schema:
             fields["target"] = None if fields["target"] is None else Number(**fields["target"])
             fields["classes"] = tuple(fields["classes"])
             fields["budget_levels"] = tuple((name, budget) for name, budget in fields["budget_levels"])
+            fields["bounds_from_data"] = tuple(fields.get("bounds_from_data", ()))
             return cls(**fields)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(f"this is not the schema of a table: {error}") from None

@@ -1,5 +1,6 @@
 """How the choices of a table are spelt in one line: bounds, levels, categories, lists of names."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from apes.data.table.cells import Place
@@ -9,6 +10,8 @@ from apes.data.table.reading import ALL_OTHERS, Bounds
 from apes.errors import ParameterError
 
 _FILE = "file:"
+# Of more columns the option for all of them is named.
+_COLUMNS_SPELT = 12
 
 
 def names_of(text: str | None) -> tuple[str, ...]:
@@ -16,11 +19,23 @@ def names_of(text: str | None) -> tuple[str, ...]:
     return () if text is None else tuple(part.strip() for part in text.split(","))
 
 
-def bounds_of(text: str) -> dict[str, Bounds]:
+def bounds_of(text: str | None) -> dict[str, Bounds]:
     """``0:1,age=0:120`` as bounds by column, those without a name of all others; or ``file:PATH``."""
+    if text is None:
+        return {}
     if text.startswith(_FILE):
         return _bounds_in(text.removeprefix(_FILE))
     return {name: _pair(values, text) for name, values in _pairs("bounds", text, ALL_OTHERS).items()}
+
+
+def bounds_to_add(given: str | None, columns: Sequence[str]) -> str:
+    """What ``bounds`` are to be, given these, so that these columns have some: LOW and HIGH stand for numbers."""
+    if given is not None and given.startswith(_FILE):
+        return f"{given} (with a row of column, low, high for each of them)"
+    if len(columns) > _COLUMNS_SPELT:
+        return ",".join([*([] if given is None else [given]), "LOW:HIGH"])
+    pairs = [f"{name}=LOW:HIGH" for name in columns]
+    return ",".join([*([] if given is None else [given]), *pairs])
 
 
 def absolute(bounds: str) -> str:
