@@ -17,7 +17,7 @@ from apes.cli import display
 from apes.cli.shared import spelt_out
 from apes.data.table.people_rows import TableFacts
 from apes.data.table.reading import MissingBounds, listed
-from apes.data.table.spelling import bounds_to_add
+from apes.data.table.spelling import bounds_to_add, is_bounds_file
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64
 from apes.models.model import Model
@@ -59,11 +59,14 @@ def bounds_as_option(chosen: Simulation | OwnTable) -> Iterator[None]:
 
 
 def _bounds_to_add(columns: tuple[str, ...], given: str | None) -> str:
+    add = f"Add --bounds {shlex.quote(bounds_to_add(given, columns))}"
+    if is_bounds_file(given):
+        add = f"Add a row of column, low, high for each of them to --bounds {shlex.quote(str(given))}"
     return (
-        f"no bounds for {counted(len(columns), 'column')} of numbers: {listed(columns)}. Add --bounds "
-        f"{shlex.quote(bounds_to_add(given, columns))}, with numbers that everybody knows (LOW:HIGH without a name is "
-        "for all other columns). A column of texts needs --categories NAME=VALUE|VALUE, one that is not learned from "
-        "--ignore NAME. --bounds-from-data makes bounds from the data, which no guarantee covers"
+        f"no bounds for {counted(len(columns), 'column')} of numbers: {listed(columns)}. {add}, with numbers that "
+        "everybody knows (LOW:HIGH without a name is for all other columns). A column of texts needs --categories "
+        "NAME=VALUE|VALUE, one that is not learned from --ignore NAME. --bounds-from-data makes bounds from the data, "
+        "which no guarantee covers"
     )
 
 
@@ -109,7 +112,7 @@ def clipped_lines(facts: TableFacts | None) -> list[str]:
     shares = {} if facts is None or facts.clipped is None else facts.clipped
     most = sorted(shares.items(), key=lambda share: -share[1])
     return [
-        f"column {spelt_out(name)} lies outside its bounds in {100 * share:.0f} % of the rows, and is clipped to them there"
+        f"column {spelt_out(name)} is clipped: it lies outside its bounds in {100 * share:.0f} % of the rows"
         for name, share in most
         if share > MOST_CLIPPED
     ]

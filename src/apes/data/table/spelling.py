@@ -28,10 +28,13 @@ def bounds_of(text: str | None) -> dict[str, Bounds]:
     return {name: _pair(values, text) for name, values in _pairs("bounds", text, ALL_OTHERS).items()}
 
 
+def is_bounds_file(bounds: str | None) -> bool:
+    """Whether bounds are in a file."""
+    return bounds is not None and bounds.startswith(_FILE)
+
+
 def bounds_to_add(given: str | None, columns: Sequence[str]) -> str:
     """What ``bounds`` are to be, given these, so that these columns have some: LOW and HIGH stand for numbers."""
-    if given is not None and given.startswith(_FILE):
-        return f"{given} (with a row of column, low, high for each of them)"
     if len(columns) > _COLUMNS_SPELT:
         return ",".join([*([] if given is None else [given]), "LOW:HIGH"])
     pairs = [f"{name}=LOW:HIGH" for name in columns]
