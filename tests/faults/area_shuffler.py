@@ -343,6 +343,15 @@ FAULTS = (
         caught_by=_DOOR,
     ),
     Fault(
+        name="a-header-in-one-read-has-no-limit",
+        consequence="A header of 65,000 bytes is served, if it arrives at once.",
+        file=f"{_SERVICE}/header_limit.py",
+        before='    return line + headers + len(b"\\r\\n") > MOST_HEADER\n',
+        after="    return line + headers > 1 << 20\n",
+        caught_by=("tests/federation/test_header_limit.py",),
+        level="service",
+    ),
+    Fault(
         name="half-a-pair-is-served",
         consequence="Between two files of a renewal nobody can connect.",
         file=f"{_SERVICE}/certificate.py",

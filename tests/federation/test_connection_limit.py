@@ -159,7 +159,8 @@ def test_a_greeter_tells_the_door_who_asked_and_that_it_is_over():
         raise KeyError
 
     greeter = Greeter(app, door, b"Bearer secret")
-    scope = {"client": ["192.0.2.1", 7], "headers": [(b"authorization", b"Bearer secret")]}
+    scope = {"client": ["192.0.2.1", 7], "method": "GET", "raw_path": b"/"}
+    scope["headers"] = [(b"authorization", b"Bearer secret")]
     with pytest.raises(KeyError):
         asyncio.run(greeter(scope, None, None))
     peer = ("192.0.2.1", 7)

@@ -46,7 +46,8 @@ def status(path, headers, port=PUBLIC):
         said.append(message.get("status"))
 
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    scope = {"type": "http", "server": ("127.0.0.1", port), "path": path, "headers": raw, "method": "POST"}
+    scope = {"type": "http", "server": ("127.0.0.1", port), "path": path, "raw_path": path.encode(), "headers": raw}
+    scope["method"] = "POST"
     asyncio.run(NodesOnly(flower, PUBLIC)(scope, receive, send))
     return said[0], bool(flower.reached)
 

@@ -15,6 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from apes.shuffler.service.header_limit import is_too_long, refusal
+
 _FOR_NODES = ("/v1/fleet/", "/health")
 # Signing on, looking for work and the like; and a part of a reply, which the analyzer takes up to 2^28 bytes of.
 _MOST_OF_ANYBODY, _MOST_OF_A_NODE = 1 << 16, (1 << 28) + (1 << 16)
@@ -36,6 +38,8 @@ class NodesOnly:
         await (self._app if refusal is None else refusal)(scope, receive, send)
 
     async def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        if is_too_long(scope):
+            return refusal()
         if not scope.get("path", "").startswith(_FOR_NODES):
             return PlainTextResponse("not here\n", 404)
         headers = dict(scope["headers"])

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 
 from apes.checks import whole
 from apes.errors import DataError
+from apes.shuffler.service.header_limit import MOST_HEADER
 from apes.storage.json_logs import Rarely, log
 from apes.storage.settings import read_settings
 
@@ -81,7 +82,9 @@ def _with_two_doors(settings: SuperLinkSettings) -> Callable[..., None]:
 
         doors = [_door(settings.host, settings.port), _door(LOCAL, settings.control_port)]
         # Strangers can cause as many lines as they like: requests are not logged, and errors rarely.
-        config = uvicorn.Config(NodesOnly(app, settings.port), **choices | {"access_log": False})
+        # Of uvicorn's parsers h11 alone bounds what it keeps of a header that is not complete yet.
+        own = {"access_log": False, "http": "h11", "h11_max_incomplete_event_size": MOST_HEADER, "ws": "none"}
+        config = uvicorn.Config(NodesOnly(app, settings.port), **choices | own)
         for name in _LOGS:
             logging.getLogger(name).addFilter(Rarely())
         uvicorn.Server(config).run(sockets=doors)

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from apes.errors import DataError
 from apes.shuffler.service.door import Door, Visitor
+from apes.shuffler.service.header_limit import is_too_long, refusal
 
 _WAITING_TO_BE_TAKEN = 2048
 # For the other side's farewell; it need not say it.
@@ -22,7 +23,10 @@ _SECONDS_TO_RECOVER = 0.1
 
 
 class Greeter:
-    """An application behind a door: tells it who has asked, with the token or without, and who was answered."""
+    """An application behind a door: tells it who has asked, with the token or without, and who was answered.
+
+    A request whose header is too long is refused here, with the token or without.
+    """
 
     def __init__(self, app: ASGIApp, door: Door, authorization: bytes) -> None:
         self._app, self._door, self._authorization = app, door, authorization
@@ -30,9 +34,11 @@ class Greeter:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         peer = tuple(scope["client"])
-        self._door.asked(peer, is_shown(scope["headers"], self._authorization))
+        is_refused = is_too_long(scope)
+        self._door.asked(peer, not is_refused and is_shown(scope["headers"], self._authorization))
+        app = refusal() if is_refused else self._app
         try:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
         finally:
             self._door.answered(peer)
 

@@ -17,6 +17,7 @@ from apes.checks import positive, whole
 from apes.shuffler.service.certificate import follow_files
 from apes.shuffler.service.crew import Alone, Counters, Crew
 from apes.shuffler.service.door import Door, room_for
+from apes.shuffler.service.header_limit import MOST_HEADER
 from apes.shuffler.service.ledger import ShufflerLedger
 from apes.shuffler.service.listener import Greeter, Listener, is_shown
 from apes.shuffler.service.metrics import Metrics
@@ -100,8 +101,9 @@ def _config(settings: ShufflerSettings, folder: Path, app: Greeter) -> uvicorn.C
         app,
         host=settings.host,
         port=settings.port,
-        # The one that bounds the size of a header.
+        # The parser that bounds what it keeps of a header that is not complete yet.
         http="h11",
+        h11_max_incomplete_event_size=MOST_HEADER,
         ws="none",
         lifespan="off",
         # Who asks is who is connected, whatever the header says.
