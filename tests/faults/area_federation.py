@@ -202,8 +202,7 @@ FAULTS = (
         file="src/apes/federation/superlink.py",
         before='"http": "h11", "h11_max_incomplete_event_size": MOST_HEADER, ',
         after="",
-        caught_by=(f"{_HERE}test_header_limit.py",),
-        level="service",
+        caught_by=(f"{_HERE}test_doors.py",),
     ),
     Fault(
         name="federation-a-superlinks-header-in-one-read-has-no-limit",
