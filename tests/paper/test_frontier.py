@@ -10,19 +10,23 @@ import pytest
 import apes
 from apes.accounting.composition.gaussian import gaussian_epsilon
 from apes.errors import ParameterError
+from apes.models.logistic import FedProx
 from apes.paper.experiments import EXPERIMENTS
 from apes.paper.frontier.frontier import FRONTIER
 from apes.paper.frontier.runs import capped, train_within_target
-from apes.paper.frontier.trusted_server import TrustedServer, _clipped_sum
+from apes.paper.frontier.trusted_server import TrustedServer, _clipped_sum, clipped_sums
 from apes.paper.frontier.ways import (
     APES,
     AS_PUBLISHED,
     DELTA,
     FIRST,
     ONE_BIT,
+    ONE_BIT_AS_IT_IS,
+    ONE_BIT_PIXELS,
     TRUSTED,
     TRUSTED_PIXELS,
     WAYS,
+    searched_for,
     targets_of,
     way_parts,
 )
@@ -145,6 +149,36 @@ def test_one_large_update_counts_for_no_more_than_the_norm_among_small_ones():
     assert np.linalg.norm(total) == pytest.approx(0.5 + (USERS - 1) * 0.01, rel=1e-5)
 
 
+def uneven_people(rng):
+    """600 users with 1 to 5 rows of 7 numbers; the first user's rows are a thousand times as long as the others'."""
+    counts = rng.integers(1, 6, 600)
+    rows, owners = rng.normal(size=(counts.sum(), 7)).astype(np.float32), np.repeat(np.arange(600), counts)
+    rows[owners == 0] *= 1000
+    return apes.People.from_arrays(rows, rng.integers(0, 3, len(rows)), budgets="uniform2", users=owners, classes=3)
+
+
+@pytest.mark.parametrize("local", [None, FedProx(epochs=3)], ids=["gradients", "local steps"])
+@pytest.mark.parametrize("norm", [1e-3, 0.7, 1e3])
+def test_sums_from_inner_products_are_those_of_updates_that_are_written_out(norm, local):
+    rng = np.random.default_rng(1)
+    people, model = uneven_people(rng), apes.LogisticRegression(7, 3, local)
+    weights = rng.normal(size=model.dimensions)
+    expected = _clipped_sum(model, weights, people, norm, Workers(threads=1))
+    sums = clipped_sums(model, people, norm, Workers(threads=2))
+    assert sums(weights) == pytest.approx(expected, rel=1e-4, abs=1e-5 * np.abs(expected).max())
+    assert (sums(weights) == clipped_sums(model, people, norm, Workers(threads=1))(weights)).all()
+
+
+def test_sums_from_inner_products_let_no_user_count_for_more_than_the_norm():
+    """Everybody's update beside that without the first user, whose rows are long."""
+    rng = np.random.default_rng(1)
+    people, model = uneven_people(rng), apes.LogisticRegression(7, 3)
+    weights, block = rng.normal(size=model.dimensions), people.block(1, 600)
+    others = apes.People(block.features, block.labels, block.offsets, block.budgets, classes=3)
+    moved = clipped_sums(model, people, 0.5, Workers())(weights) - clipped_sums(model, others, 0.5, Workers())(weights)
+    assert np.linalg.norm(moved) == pytest.approx(0.5, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
@@ -201,27 +235,80 @@ def test_every_way_is_run_at_every_target(name):
             assert part.weight > 0
 
 
-def test_ours_and_the_yardstick_are_alike():
+PAIRS = [(ONE_BIT, TRUSTED), (ONE_BIT_PIXELS, TRUSTED_PIXELS)]
+
+
+@pytest.mark.parametrize(("ours", "yardstick"), PAIRS)
+def test_without_a_search_ours_and_the_yardstick_are_alike(ours, yardstick):
     """The same features, rounds and norm at every target."""
-    setting = Setting("mnist")
+    setting = Setting("digits")
     for target in setting.targets:
-        ours, yardstick = (way_parts(setting, name, target)[0].arguments for name in (ONE_BIT, TRUSTED))
-        assert ours["features"] == yardstick["features"]
-        assert ours["rounds"] == yardstick["rounds"]
-        assert yardstick["norm"] == NORM
+        own, other = (way_parts(setting, name, target)[0].arguments for name in (ours, yardstick))
+        assert own["features"] == other["features"]
+        assert own["rounds"] == other["rounds"]
+        assert other["norm"] == NORM
 
 
-def test_seeds_are_all_run_where_it_matters_most():
+SEARCHED = {"rounds": 33, "norm": 0.7, "learning_rate": 3.0, "momentum": 0.9, "last_step": 0.1}
+
+
+@pytest.fixture
+def searched(tmp_path, monkeypatch):
+    """Settings that were searched for on the digits, at one target."""
+    ways = {
+        name: {"runs_per_target": 8, "points": [{"target": 1.0, "choices": SEARCHED}]}
+        for pair in PAIRS
+        for name in pair
+    }
+    monkeypatch.setattr("apes.paper.frontier.tuned.FOLDER", tmp_path)
+    kept = {"made_by": "python -m benchmarks.frontier_settings --data digits", "users": 10_000, "ways": ways}
+    (tmp_path / "tuned-digits.json").write_text(json.dumps(kept))
+
+
+@pytest.mark.parametrize("name", [name for pair in PAIRS for name in pair])
+def test_what_was_searched_for_is_run(searched, name):
+    setting = Setting("digits")
+    for part in way_parts(setting, name, 2.0):
+        assert SEARCHED.items() <= part.arguments.items()
+        plan = task_arguments(part)
+        assert (plan.rounds, plan.norm, plan.schedule.momentum, plan.target_epsilon) == (33, 0.7, 0.9, 2.0)
+    assert searched_for(setting, name, 2.0) == SEARCHED
+
+
+def task_arguments(part):
+    return apes.Plan(**{k: v for k, v in part.arguments.items() if k in apes.Plan.__dataclass_fields__})
+
+
+@pytest.mark.parametrize("setting", [quick("digits"), Setting("digits", users=9_000), Setting("mnist")])
+def test_runs_of_another_size_or_set_take_nothing_that_was_searched_for(searched, setting):
+    for name in WAYS:
+        assert searched_for(setting, name, 1.0) is None
+        assert way_parts(setting, name, 1.0)[0].arguments.get("momentum") is None
+
+
+def test_only_both_sides_are_searched_for(searched):
+    setting = Setting("digits")
+    assert {n for n in WAYS if searched_for(setting, n, 1.0)} == {name for pair in PAIRS for name in pair}
+
+
+def test_the_defaults_are_those_of_apes_train(searched):
+    """Nothing but the target is given."""
+    for target in (0.25, 8.0):
+        plan = task_arguments(way_parts(Setting("digits"), ONE_BIT_AS_IT_IS, target)[0])
+        assert plan == apes.Plan(rounds=60, target_epsilon=target, delta=DELTA, seed=1)
+
+
+def test_seeds_are_all_run_for_both_sides():
     setting = Setting("mnist")
-    for name in (ONE_BIT, TRUSTED):
-        assert [len(way_parts(setting, name, target)) for target in setting.targets] == [3, 3, 3, 1, 1, 1]
-    assert [len(way_parts(setting, TRUSTED_PIXELS, target)) for target in setting.targets] == [1, 1, 3, 1, 1, 1]
+    for name in (ONE_BIT, TRUSTED, ONE_BIT_AS_IT_IS, ONE_BIT_PIXELS, TRUSTED_PIXELS):
+        assert [len(way_parts(setting, name, target)) for target in setting.targets] == [3] * 6
     assert len(way_parts(setting, APES, 1.0)) == len(way_parts(setting, FIRST, 1.0)) == 1
 
 
 def point(target, mean, epsilon=None):
     found = None if mean is None else {"runs": [mean], "mean": mean, "spread": 0.0}
     facts = {"rounds": 0 if mean is None else 7, "clip": 0.1, "norm": None, "cap": None, "dimensions": 10}
+    facts["searched_for"] = None
     return {"target": target, "accuracy": found, "epsilon": target if epsilon is None else epsilon, **facts}
 
 
@@ -238,6 +325,7 @@ def figures():
         "delta": 1e-5,
         "targets": [1.0, 8.0],
         "seeds": [1],
+        "search": None,
         "ways": ways,
         "published": [],
     }
@@ -251,6 +339,23 @@ def test_caption_says_what_the_figures_say(figures):
     assert "ours is 1.00 points above it" in FRONTIER.caption(figures)
     figures["ways"][AS_PUBLISHED]["points"][1] = point(8.0, None)
     assert "none is met by even one round" in FRONTIER.caption(figures)
+
+
+def test_caption_and_tables_say_what_was_searched_for(figures):
+    assert "No settings were searched for on this data set, for either side." in FRONTIER.caption(figures)
+    assert [table.title for table in FRONTIER.tables(figures)][2:] == []
+    figures["search"] = {"made_by": "python -m one", "runs": {TRUSTED: 8, ONE_BIT: 8}}
+    figures["ways"][ONE_BIT_AS_IT_IS]["points"] = [point(1.0, 89.5), point(8.0, 94.0)]
+    for name in (TRUSTED, ONE_BIT):
+        figures["ways"][name]["points"][0]["searched_for"] = SEARCHED | ({"cap": 0.25} if name == ONE_BIT else {})
+    assert "Without that, as `apes train` is, one bit on features reaches 89.50 %" in FRONTIER.caption(figures)
+    table = FRONTIER.tables(figures)[2]
+    assert table.rows == [
+        ["trusted server, features", "1", "33", "0.7", "3", "0.9", "0.1", "-"],
+        ["one bit, features", "1", "33", "0.7", "3", "0.9", "0.1", "0.25"],
+    ]
+    assert "is in no epsilon here, on either side" in table.note
+    assert {len(row) for row in table.rows} == {len(table.headings)}
 
 
 def test_tables_have_a_cell_for_everything(figures):

@@ -131,8 +131,8 @@ def test_every_knob_does_something_and_keeps_to_the_target(name, sealed):
 
 def test_a_fixed_knob_stays(sealed):
     search = _Search(sealed, SIMULATION, PLAN, ("cells",))
-    assert {search._anywhere()[0] for _ in range(30)} == {KNOBS[0].default}
-    assert len({search._anywhere()[1] for _ in range(60)}) == len(KNOBS[1].places)
+    assert {search.knobs.anywhere()[0] for _ in range(30)} == {KNOBS[0].default}
+    assert len({search.knobs.anywhere()[1] for _ in range(60)}) == len(KNOBS[1].places)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,10 @@ did not do better than the defaults.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import Any
-
-import numpy as np
 
 from apes.budgets import make_budgets
 from apes.checks import whole
@@ -25,6 +23,7 @@ from apes.population import Examples
 from apes.terms.fitting import NORM, ROUNDS, fitted
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
+from apes.training.knob_search import Knob, KnobSearch, Setting, readable
 from apes.training.train import train
 from apes.training.workers import Workers
 
@@ -32,23 +31,12 @@ FEWEST_RUNS, MOST_RUNS = 8, 10_000
 """Half of them compare the best few, which takes as many different settings."""
 # So many users train for one that judges.
 _FIT_PER_JUDGE = 4
-_FINALISTS = 4
-# Keeps the stream apart from those that other parts of the package derive from the same seed.
-_STREAM = 0x5455_4E45
 # Accuracy of so many last rounds is averaged: one round alone is luck.
 _LAST_ROUNDS = 3
 Progress = Callable[[float, float, str], None]
 
 
-@dataclass(frozen=True)
-class Knob:
-    """Something to choose: factors of its default, but for cells, which are counted."""
-
-    name: str
-    places: tuple[float, ...]
-    default: float = 1.0
-
-
+# Factors of defaults, but for cells, which are counted.
 KNOBS = (
     Knob("cells", (4, 5, 6, 7), float(OrientedGradients().cells)),
     Knob("rounds", (0.5, 0.75, 1.0, 1.5, 2.0)),
@@ -57,8 +45,6 @@ KNOBS = (
     Knob("learning_rate", (0.5, 0.7, 1.0, 1.4, 2.0)),
     Knob("last_step", (1 / 3, 1.0, 10 / 3)),
 )
-Setting = tuple[float, ...]
-"""A place for every knob."""
 DEFAULTS: Setting = tuple(knob.default for knob in KNOBS)
 
 
@@ -114,7 +100,7 @@ def tune(
     if not plan.is_open:
         raise ParameterError("plan must be open (apes, without clip, levels and calibration) to be tuned")
     search = _Search(dataset, simulation, plan, fixed)
-    for done, setting in enumerate(search.settings(runs)):
+    for done, setting in enumerate(search.knobs.settings(runs)):
         what = ", ".join(f"{name} {value}" for name, value in search.choices(setting).items()) or "defaults"
 
         def tell(share: float, before: int = done, what: str = what) -> None:
@@ -146,28 +132,15 @@ class _Search:
     def __init__(self, dataset: Dataset, simulation: Simulation, plan: Plan, fixed: tuple[str, ...]) -> None:
         self._people = fit_and_judge(dataset, simulation)
         self._dataset, self._simulation, self._plan = dataset, simulation, plan
-        self._free = [i for i, knob in enumerate(KNOBS) if knob.name not in fixed]
-        self._rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([_STREAM, plan.seed])))
-        self._found: dict[Setting, list[float]] = {}
+        self.knobs = KnobSearch(KNOBS, plan.seed, fixed=fixed)
         self._choices: dict[Setting, dict[str, Any]] = {}
-
-    def settings(self, runs: int) -> Iterator[Setting]:
-        """What to run, one after the other; what follows may depend on how it did."""
-        times = max(1, runs // (4 * _FINALISTS))
-        tried = runs - times * _FINALISTS
-        yield DEFAULTS
-        for number in range(1, tried):
-            yield self._new(self._anywhere if number < 2 * tried // 3 else self._near_best)
-        others = [setting for setting in self._ranked() if setting != DEFAULTS]
-        for _ in range(times):
-            yield from [DEFAULTS, *others[: _FINALISTS - 1]]
 
     def run(self, setting: Setting, workers: Workers | None, tell: Callable[[float], None]) -> None:
         """Train once more under a setting, with noise that it has not met yet."""
         choices = self.choices(setting)
         simulation = replace(self._simulation, **_part(choices, Simulation))
-        done = self._found.setdefault(setting, [])
-        plan = replace(self._plan, **_part(choices, Plan), seed=self._plan.seed + len(done))
+        seed = self._plan.seed + self.knobs.times_run(setting)
+        plan = replace(self._plan, **_part(choices, Plan), seed=seed)
         rounds = ROUNDS if plan.rounds is None else plan.rounds
         result = train(
             simulation.model(self._dataset),
@@ -178,14 +151,16 @@ class _Search:
             after_round=lambda run: tell(run.rounds / rounds),
         )
         last = [math.nan if entry.accuracy is None else entry.accuracy for entry in result.metrics[-_LAST_ROUNDS:]]
-        done.append(mean(last))
+        self.knobs.record(setting, mean(last))
 
     def outcome(self) -> Tuned:
         """The best of those that were run most often."""
-        trials = {setting: Trial(self.choices(setting), tuple(found)) for setting, found in self._found.items()}
-        often = max(len(trial.accuracies) for trial in trials.values())
-        best = max((t for t in trials.values() if len(t.accuracies) == often), key=lambda trial: trial.accuracy)
-        return Tuned(best, trials[DEFAULTS], tuple(sorted(trials.values(), key=lambda trial: -trial.accuracy)))
+        trials = {setting: Trial(self.choices(setting), tuple(found)) for setting, found in self.knobs.found.items()}
+        return Tuned(
+            trials[self.knobs.best()],
+            trials[DEFAULTS],
+            tuple(sorted(trials.values(), key=lambda trial: -trial.accuracy)),
+        )
 
     def choices(self, setting: Setting) -> dict[str, Any]:
         """What a setting chooses, as fields of plan and simulation; defaults are left out."""
@@ -205,42 +180,15 @@ class _Search:
         model = replace(self._simulation, **_part(found, Simulation)).model(self._dataset)
         settled = fitted(replace(self._plan, **_part(found, Plan)), self._people.budgets, model)
         if "cap" in turned and settled.cap is not None:
-            found["cap"] = _readable(min(turned["cap"] * settled.cap, float(self._people.budgets.max())))
+            found["cap"] = readable(min(turned["cap"] * settled.cap, float(self._people.budgets.max())))
             settled = fitted(replace(self._plan, **_part(found, Plan)), self._people.budgets, model)
         noise = settled.terms.calibrator().standard_error(settled.terms.applied(self._people.budgets))
         steps = settled.schedule.steps(settled.terms, model, noise)
         for name in ("learning_rate", "last_step"):
             if name in turned:
-                found[name] = _readable(turned[name] * getattr(steps, name))
+                found[name] = readable(turned[name] * getattr(steps, name))
         return found
-
-    def _anywhere(self) -> Setting:
-        chosen = list(DEFAULTS)
-        for i in self._free:
-            chosen[i] = float(self._rng.choice(KNOBS[i].places))
-        return tuple(chosen)
-
-    def _near_best(self) -> Setting:
-        """One or two knobs of the best setting so far, moved by one place."""
-        chosen = list(self._ranked()[0])
-        for i in self._rng.choice(self._free, size=min(2, len(self._free)), replace=False)[: self._rng.integers(1, 3)]:
-            places = KNOBS[i].places
-            at = places.index(chosen[i]) + int(self._rng.choice([-1, 1]))
-            chosen[i] = places[min(max(at, 0), len(places) - 1)]
-        return tuple(chosen)
-
-    def _new(self, propose: Callable[[], Setting]) -> Setting:
-        """A setting that was not run yet, if a few tries find one."""
-        return next((s for s in (propose() for _ in range(20)) if s not in self._found), self._anywhere())
-
-    def _ranked(self) -> list[Setting]:
-        return sorted(self._found, key=lambda setting: -mean(self._found[setting]))
 
 
 def _part(choices: dict[str, Any], kind: type[Plan] | type[Simulation]) -> dict[str, Any]:
     return {name: value for name, value in choices.items() if name in kind.__dataclass_fields__}
-
-
-def _readable(value: float) -> float:
-    """Two digits are enough."""
-    return float(np.format_float_positional(value, precision=2, fractional=False))

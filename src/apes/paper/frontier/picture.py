@@ -11,6 +11,7 @@ from apes.paper.frontier.ways import (
     FIRST,
     FIRST_PIXELS,
     ONE_BIT,
+    ONE_BIT_AS_IT_IS,
     ONE_BIT_PIXELS,
     TRUSTED,
     TRUSTED_PIXELS,
@@ -20,6 +21,7 @@ from apes.storage.pictures import BLUE, BROWN, DARK, GREY, PURPLE, SAND, log_tic
 _STYLES: dict[str, dict[str, Any]] = {
     TRUSTED: {"color": DARK, "linestyle": "--", "linewidth": 1.6},
     ONE_BIT: {"color": BLUE, "linewidth": 3.0, "marker": "o", "zorder": 4},
+    ONE_BIT_AS_IT_IS: {"color": BLUE, "linestyle": ":", "linewidth": 1.5, "marker": "o", "markersize": 4},
     FIRST: {"color": PURPLE, "linewidth": 1.5, "marker": "s", "markersize": 4},
     APES: {"color": BROWN, "linewidth": 1.5, "marker": "s", "markersize": 4},
     TRUSTED_PIXELS: {"color": GREY, "linestyle": "--", "linewidth": 1.6},

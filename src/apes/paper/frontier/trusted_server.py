@@ -22,7 +22,9 @@ from apes.features.feature_map import FeatureMap, mapped
 from apes.mathematics.arrays import F32, F64
 from apes.mathematics.compiled import quiet_blas
 from apes.messages import Estimate
+from apes.models.logistic import LogisticRegression
 from apes.models.model import Model, check_model, evaluated
+from apes.paper.frontier.row_sums import RowSums
 from apes.people.people import People
 from apes.population import Population
 from apes.terms.schedule import Schedule
@@ -90,9 +92,9 @@ class TrustedServer:
         noise, workers = self.noise(users := people.budgets.size), Workers() if workers is None else workers
         terms = Terms(clip=self.norm, norm=self.norm, rounds=self.rounds)
         optimizer, state = self.schedule.steps(terms, model, noise), ServerState.start(check_model(model))
-        found = []
+        found, sums = [], clipped_sums(model, present, self.norm, workers)
         for done in range(1, self.rounds + 1):
-            total = _clipped_sum(model, state.weights, present, self.norm, workers)
+            total = sums(state.weights)
             rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([_STREAM, self.seed, done])))
             mean = total / users + noise * rng.standard_normal(total.size)
             state = optimizer.apply(state, Estimate(mean, noise))
@@ -100,6 +102,19 @@ class TrustedServer:
             found.append(math.nan if accuracy is None else accuracy)
             after_round(done)
         return tuple(found)
+
+
+def clipped_sums(model: Model, people: Population, norm: float, workers: Workers) -> Callable[[F64], F64]:
+    """What sums everybody's updates at some weights, each scaled down to a norm of at most R."""
+    if not isinstance(model, LogisticRegression) or not RowSums.suits(people):
+        return lambda weights: _clipped_sum(model, weights, people, norm, workers)
+    rows = RowSums(model, people)
+
+    def summed(weights: F64) -> F64:
+        with quiet_blas():
+            return rows.clipped(weights.astype(np.float32), norm, workers.count)
+
+    return summed
 
 
 # Sums are of single precision within a block: always of the same users, whoever works.

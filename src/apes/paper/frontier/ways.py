@@ -1,7 +1,9 @@
 """The ways that the frontier compares, each at a target epsilon of the whole training.
 
-How many rounds there are, where a way clips and how much it keeps was fixed on the embedded digits (docs/frontier.md),
-before any other data set was looked at; what spends the target is found for the budgets, which are public.
+One bit per coordinate and the trusted server are run with settings that were searched for on the data set's training
+part, for both alike (`apes.paper.frontier.search`), where such a search was made. All else was fixed on the embedded
+digits (docs/frontier.md), before any other data set was looked at; what spends the target is found for the budgets,
+which are public.
 """
 
 import math
@@ -9,19 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from apes.paper.frontier.search import Choices, usual_rounds
+from apes.paper.frontier.tuned import choices_at, tuned
 from apes.paper.parts import Part
 from apes.paper.setting import PUBLISHED, Setting, training
-from apes.terms.fitting import NORM
+from apes.terms.fitting import NORM, ROUNDS
 
 LAW, DELTA = "uniform2", 1e-5
 GRADIENTS, PIXELS = "oriented-gradients", "pixels"
 # The settings' rounds are the paper's 40; ours are counted against them, so that a coarse version is coarse in all.
 _PAPER_ROUNDS = 40
-
-
-def _until_noise_is_small(target: float) -> int:
-    """Rounds of updates within a norm, with or without a trusted server: more help once there is little noise."""
-    return 60 if target <= 1 else 120
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,8 @@ class Way:
         choices: Fields of plan and simulation.
         rounds: How many are meant, from the target.
         finds_cap: Whether budgets are capped so that all rounds fit; else it stops where the target is reached.
-        repeated: Targets at which it is run with every seed; at others with the first.
+        is_repeated: Whether it is run with every seed, or with the first alone.
+        is_searched_for: Whether it takes settings that were searched for on the data set, where they were.
         has_own_length: Whether it is shown after all its rounds, too, whatever they cost.
     """
 
@@ -43,17 +43,23 @@ class Way:
     choices: Mapping[str, Any] = field(default_factory=dict)
     rounds: Callable[[float], int] = lambda target: _PAPER_ROUNDS
     finds_cap: bool = False
-    repeated: tuple[float, ...] = ()
+    is_repeated: bool = False
+    is_searched_for: bool = False
     has_own_length: bool = False
 
 
-def _trusted(title: str, features: str, repeated: tuple[float, ...]) -> Way:
-    return Way(title, "trusted-server", {"features": features}, _until_noise_is_small, repeated=repeated)
+def _trusted(title: str, features: str) -> Way:
+    return Way(title, "trusted-server", {"features": features}, usual_rounds, is_repeated=True, is_searched_for=True)
 
 
-def _one_bit(title: str, features: str, repeated: tuple[float, ...]) -> Way:
-    """The open plan: clip bound and cap are found for the target."""
-    return Way(title, choices={"features": features}, rounds=_until_noise_is_small, repeated=repeated)
+def _one_bit(title: str, features: str) -> Way:
+    """The open plan: the clip bound is found for the target, and the cap where none was searched for."""
+    return Way(title, choices={"features": features}, rounds=usual_rounds, is_repeated=True, is_searched_for=True)
+
+
+def _one_bit_as_it_is(title: str, features: str) -> Way:
+    """What `apes train` does without options but the target: nobody looked at the data set before."""
+    return Way(title, choices={"features": features}, rounds=lambda target: ROUNDS, is_repeated=True)
 
 
 def _first(title: str, features: str, keep: float) -> Way:
@@ -61,17 +67,17 @@ def _first(title: str, features: str, keep: float) -> Way:
     return Way(title, choices=choices, finds_cap=True)
 
 
-TRUSTED, ONE_BIT, FIRST, APES = "trusted", "one-bit", "first", "apes"
+TRUSTED, ONE_BIT, ONE_BIT_AS_IT_IS, FIRST, APES = "trusted", "one-bit", "one-bit-as-it-is", "first", "apes"
 TRUSTED_PIXELS, ONE_BIT_PIXELS, FIRST_PIXELS = "trusted-pixels", "one-bit-pixels", "first-pixels"
 AS_PUBLISHED = "as-published"
-_SMALL = (0.25, 0.5, 1.0)
 WAYS: dict[str, Way] = {
-    TRUSTED: _trusted("trusted server, features", GRADIENTS, _SMALL),
-    ONE_BIT: _one_bit("one bit, features", GRADIENTS, _SMALL),
+    TRUSTED: _trusted("trusted server, features", GRADIENTS),
+    ONE_BIT: _one_bit("one bit, features", GRADIENTS),
+    ONE_BIT_AS_IT_IS: _one_bit_as_it_is("one bit, features, defaults", GRADIENTS),
     FIRST: _first("s-apes-first, features", GRADIENTS, 0.2),
     APES: Way("apes, features", choices={"features": GRADIENTS, "clip": 0.03}, finds_cap=True),
-    TRUSTED_PIXELS: _trusted("trusted server, pixels", PIXELS, (1.0,)),
-    ONE_BIT_PIXELS: _one_bit("one bit, pixels", PIXELS, (1.0,)),
+    TRUSTED_PIXELS: _trusted("trusted server, pixels", PIXELS),
+    ONE_BIT_PIXELS: _one_bit("one bit, pixels", PIXELS),
     FIRST_PIXELS: _first("s-apes-first, pixels", PIXELS, 0.05),
     AS_PUBLISHED: Way("APES as published, pixels", has_own_length=True),
 }
@@ -80,9 +86,20 @@ WAYS: dict[str, Way] = {
 def way_parts(setting: Setting, name: str, target: float | None) -> list[Part]:
     """Runs of a way at a target, one for each seed that it is run with; without a target after all its rounds."""
     way, arguments = WAYS[name], _as_published(setting) if name == AS_PUBLISHED else _ours(setting, WAYS[name], target)
-    seeds = setting.seeds if target in way.repeated else setting.seeds[:1]
+    seeds = setting.seeds if way.is_repeated else setting.seeds[:1]
     arguments |= {"delta": DELTA} | ({} if target is None else {"target_epsilon": target})
+    arguments |= searched_for(setting, name, target) or {}
     return [Part(way.kind, arguments | {"seed": seed}) for seed in seeds]
+
+
+def searched_for(setting: Setting, name: str, target: float | None) -> Choices | None:
+    """Settings that were searched for, for this way at this target; None where there are none for runs of this size."""
+    kept = tuned(setting.data)
+    if kept is None or target is None or (setting.users, setting.rounds) != (kept["users"], _PAPER_ROUNDS):
+        return None
+    if not WAYS[name].is_searched_for or name not in kept["ways"]:
+        return None
+    return choices_at(kept["ways"][name]["points"], target)
 
 
 def targets_of(setting: Setting, name: str) -> tuple[float | None, ...]:

@@ -1,0 +1,193 @@
+"""The search for settings of both sides of the frontier: one bit per coordinate, and the trusted server.
+
+Both are searched for in the same way, with as many runs, on the same people: those of the *training* part of a data set
+who are held out of training judge. The test part is never looked at. What is found at a target is also tried at the
+next larger one.
+
+The search looks at training images without any noise of its own, so it costs privacy that no epsilon of the frontier
+counts, on either side. It says how good either side can be; who trains on private data tunes on other, public data
+(`apes tune`).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from statistics import mean
+from typing import Any, Protocol
+
+from apes.data import Dataset
+from apes.paper.frontier.trusted_server import TrustedServer
+from apes.people.people import People
+from apes.terms.fitting import NORM, fitted
+from apes.terms.plan import Plan
+from apes.terms.schedule import Schedule
+from apes.terms.simulation import Simulation
+from apes.terms.terms import Terms
+from apes.training.knob_search import Knob, KnobSearch, Setting, readable
+from apes.training.train import train
+from apes.training.tuning import fit_and_judge
+from apes.training.workers import Workers
+
+Choices = dict[str, Any]
+# Factors of what is used without a search, but for momentum, which is itself.
+KNOBS = (
+    Knob("rounds", (1 / 3, 0.5, 0.75, 1.0, 1.5, 2.0)),
+    Knob("norm", (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)),
+    Knob("learning_rate", (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
+    Knob("momentum", (0.5, 0.8, 0.9, 0.95), 0.8),
+    Knob("last_step", (0.1, 1 / 3, 1.0, 10 / 3)),
+)
+# One bit has a cap on budgets, too; a trusted server has nothing that would correspond to it.
+CAP = Knob("cap", (1.0, 1.4, 2.0))
+# Accuracy of so many last rounds is averaged: one round alone is luck.
+_LAST_ROUNDS = 3
+
+
+def usual_rounds(target: float) -> int:
+    """Rounds of updates within a norm where nothing was searched for: more help once there is little noise."""
+    return 60 if target <= 1 else 120
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """People who train and, as their test examples, others of the training part who judge; seen through features."""
+
+    data: str
+    features: str
+    people: People
+    simulation: Simulation
+    dataset: Dataset
+
+    @classmethod
+    def of(cls, dataset: Dataset, simulation: Simulation) -> "HeldOut":
+        """Of a data set's training part; its images are mapped once, for all runs."""
+        map_ = simulation.feature_map()
+        seen = dataset if map_ is None else replace(dataset, train_images=map_(dataset.train_images))
+        bare = replace(simulation, features="pixels")
+        return cls(simulation.data, simulation.features, fit_and_judge(seen, bare), bare, seen)
+
+
+class Side(Protocol):
+    """What is searched for: a way to train at a target."""
+
+    knobs: tuple[Knob, ...]
+
+    def choices(self, setting: Setting) -> Choices:
+        """Fields of a plan, all of them as numbers."""
+
+    def accuracies(self, choices: Choices, seed: int) -> list[float]:
+        """Accuracy on those who judge, after every round."""
+
+
+class OneBitSide:
+    """One bit per coordinate: the open plan, whose clip bound is found for the target."""
+
+    knobs = (*KNOBS, CAP)
+
+    def __init__(self, held: HeldOut, target: float, delta: float, threads: int | None = None) -> None:
+        self._people, self._model = held.people, held.simulation.model(held.dataset)
+        self._workers = Workers(threads=threads)
+        self._plan, self._usual = Plan(target_epsilon=target, delta=delta), usual_rounds(target)
+        self._fitted = cache(self._fit)
+
+    def choices(self, setting: Setting) -> Choices:
+        """Fields of a plan."""
+        turned = _turned(self.knobs, setting)
+        chosen: Choices = {"rounds": round(turned["rounds"] * self._usual), "norm": turned["norm"] * NORM}
+        most, cap = float(self._people.budgets.max()), self._fitted(chosen["rounds"], NORM, None).cap
+        if cap is not None:
+            chosen["cap"] = readable(min(turned["cap"] * cap, most))
+        settled = self._fitted(chosen["rounds"], chosen["norm"], chosen.get("cap"))
+        noise = settled.terms.calibrator().standard_error(settled.terms.applied(self._people.budgets))
+        steps = settled.schedule.steps(settled.terms, self._model, noise)
+        return chosen | _stepped(turned, steps.learning_rate, steps.last_step)
+
+    def accuracies(self, choices: Choices, seed: int) -> list[float]:
+        """Accuracy on those who judge, after every round."""
+        settled = self._fitted(choices["rounds"], choices["norm"], choices.get("cap"))
+        plan = replace(settled, **choices, seed=seed)
+        result = train(self._model, self._people, plan, workers=self._workers)
+        return [float(entry.accuracy or 0) for entry in result.metrics]
+
+    def _fit(self, rounds: int, norm: float, cap: float | None) -> Plan:
+        return fitted(replace(self._plan, rounds=rounds, norm=norm, cap=cap), self._people.budgets, self._model)
+
+
+class TrustedSide:
+    """The trusted server."""
+
+    knobs = KNOBS
+
+    def __init__(self, held: HeldOut, target: float, delta: float, threads: int | None = None) -> None:
+        self._people, self._model = held.people, held.simulation.model(held.dataset)
+        self._workers = Workers(threads=threads)
+        self._target, self._delta, self._usual = target, delta, usual_rounds(target)
+
+    def choices(self, setting: Setting) -> Choices:
+        """Fields of a plan."""
+        turned = _turned(self.knobs, setting)
+        chosen: Choices = {"rounds": round(turned["rounds"] * self._usual), "norm": turned["norm"] * NORM}
+        noise = TrustedServer(**chosen, target_epsilon=self._target, delta=self._delta).noise(self._people.budgets.size)
+        terms = Terms(clip=chosen["norm"], norm=chosen["norm"], rounds=chosen["rounds"])
+        steps = Schedule().steps(terms, self._model, noise)
+        return chosen | _stepped(turned, steps.learning_rate, steps.last_step)
+
+    def accuracies(self, choices: Choices, seed: int) -> list[float]:
+        """Accuracy on those who judge, after every round."""
+        schedule = Schedule(**{name: choices[name] for name in ("learning_rate", "momentum", "last_step")})
+        size = {name: choices[name] for name in ("rounds", "norm")}
+        server = TrustedServer(**size, target_epsilon=self._target, delta=self._delta, schedule=schedule, seed=seed)
+        return list(server.train(self._model, self._people, workers=self._workers))
+
+
+def _turned(knobs: tuple[Knob, ...], setting: Setting) -> dict[str, float]:
+    return {knob.name: place for knob, place in zip(knobs, setting, strict=True)}
+
+
+def _stepped(turned: dict[str, float], learning_rate: float, last_step: float) -> Choices:
+    return {
+        "learning_rate": readable(turned["learning_rate"] * learning_rate),
+        "momentum": turned["momentum"],
+        "last_step": readable(min(1.0, turned["last_step"] * last_step)),
+    }
+
+
+def search(
+    sides: Iterable[Side],
+    *,
+    runs: int,
+    seed: int,
+    ran: Callable[[int, Choices, int, Callable[[], float]], float] = lambda place, choices, seed, run: run(),
+) -> list[dict[str, Any]]:
+    """The best settings found for sides that are one way at rising targets; as many runs for each.
+
+    Args:
+        sides: One per target.
+        runs: Trainings per target, at least 8.
+        seed: Of the search, and of the noise of first runs; later runs of a setting take the seeds after it.
+        ran: Called with a side's place, choices, a seed and the training itself: keeps results, or answers from those.
+
+    Returns:
+        Per side ``choices``, mean ``accuracy`` in [0, 1] on those who judge, and ``usual``, that of the defaults.
+    """
+    found: list[dict[str, Any]] = []
+    earlier: list[Setting] = []
+    for place, side in enumerate(sides):
+        knobs = KnobSearch(side.knobs, seed, first=earlier[-1:])
+        for setting in knobs.settings(runs):
+            choices, own_seed = side.choices(setting), seed + knobs.times_run(setting)
+
+            def run(side: Side = side, choices: Choices = choices, own_seed: int = own_seed) -> float:
+                return mean(side.accuracies(choices, own_seed)[-_LAST_ROUNDS:])
+
+            knobs.record(setting, ran(place, choices, own_seed, run))
+        best = knobs.best()
+        earlier.append(best)
+        found.append(
+            {
+                "choices": side.choices(best),
+                "accuracy": mean(knobs.found[best]),
+                "usual": mean(knobs.found[knobs.defaults]),
+            }
+        )
+    return found
