@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from apes.data import load
-from apes.paper.frontier.search import Choices, HeldOut, OneBitSide, TrustedSide, search
+from apes.paper.frontier.search import Choices, HeldOut, OneBitSide, Side, TrustedSide, search
 from apes.paper.frontier.tuned import path_of
 from apes.paper.frontier.ways import DELTA, GRADIENTS, LAW, ONE_BIT, ONE_BIT_PIXELS, PIXELS, TRUSTED, TRUSTED_PIXELS
 from apes.storage.files import write_bytes
@@ -31,7 +31,7 @@ USERS, QUICK_USERS = 10_000, 300
 SEED = 101
 RUNS = {GRADIENTS: 20, PIXELS: 12}
 TARGETS = {GRADIENTS: (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), PIXELS: (0.25, 1.0, 4.0)}
-SIDES = {"trusted": TrustedSide, "one-bit": OneBitSide}
+SIDES: dict[str, Callable[[HeldOut, float, float, int | None], Side]] = {"trusted": TrustedSide, "one-bit": OneBitSide}
 WAYS = {
     ("trusted", GRADIENTS): TRUSTED,
     ("one-bit", GRADIENTS): ONE_BIT,

@@ -18,7 +18,7 @@ from apes.checks import positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
 from apes.models.local_steps import local_coefficients, write_out
-from apes.models.model import PreparedUpdate, WeightArray
+from apes.models.model import WeightArray
 from apes.population import Examples, KnownRows, UserBlock
 
 _ONE_GRADIENT = (1, 1.0, 0.0)
@@ -103,7 +103,7 @@ class LogisticRegression:
         """The flat weights as float32, (classes, features + 1)."""
         return weights.astype(np.float32).reshape(self.classes, self.features + 1)
 
-    def prepare(self, weights: F32, block: UserBlock) -> PreparedUpdate:
+    def prepare(self, weights: F32, block: UserBlock) -> "RowCombination":
         """Coefficients of every user's update in the user's rows."""
         self._check(block)
         coefficients = np.empty((block.labels.size, self.classes), dtype=np.float32)
