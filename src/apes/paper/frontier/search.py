@@ -70,7 +70,9 @@ class HeldOut:
 class Side(Protocol):
     """What is searched for: a way to train at a target."""
 
-    knobs: tuple[Knob, ...]
+    @property
+    def knobs(self) -> tuple[Knob, ...]:
+        """What there is to choose."""
 
     def choices(self, setting: Setting) -> Choices:
         """Fields of a plan, all of them as numbers."""
