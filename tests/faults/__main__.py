@@ -2,13 +2,14 @@
 
 import argparse
 import json
+import os
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.faults.catalogue import all_faults
 from tests.faults.fault import LEVELS, Fault
-from tests.faults.runner import Outcome, run_fault, tests_without_a_fault
+from tests.faults.runner import Copies, Outcome
 
 
 def main() -> int:
@@ -19,13 +20,14 @@ def main() -> int:
         for fault in faults:
             print(f"{fault.name:55} {fault.level:8} {fault.consequence}")
         return 0
-    if options.level is None:
-        failed = tests_without_a_fault(faults, 4 * options.seconds)
-        if failed is not None:
-            sys.exit(f"without any fault, the tests that should notice do not pass: {failed}")
     outcomes = []
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for number, outcome in enumerate(pool.map(lambda fault: _run(fault, options), faults), 1):
+    with Copies(options.jobs) as copies, ThreadPoolExecutor(options.jobs) as pool:
+        if options.level is None:
+            failed = copies.failure_without_fault(faults, 4 * options.seconds)
+            if failed is not None:
+                sys.exit(f"without any fault, the tests that should notice do not pass: {failed}")
+        running = pool.map(lambda fault: copies.run(fault, options.level, options.seconds), faults)
+        for number, outcome in enumerate(running, 1):
             outcomes.append(outcome)
             if not options.json:
                 print(f"[{number}/{len(faults)}] {_line(outcome)}", flush=True)
@@ -42,7 +44,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", help="faults to try (default: all)")
     parser.add_argument("--area", help="only faults of this area of tests/faults")
     parser.add_argument("--level", choices=LEVELS, help="run all tests of this level, not those named by the fault")
-    parser.add_argument("--jobs", type=int, default=1, help="faults to try at once (default: 1)")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="faults to try at once (default: one per core)"
+    )
     parser.add_argument("--seconds", type=float, default=900.0, help="longest time per fault (default: 900)")
     parser.add_argument("--list", action="store_true", help="print the faults and run nothing")
     parser.add_argument("--json", action="store_true", help="print the outcomes as JSON")
@@ -55,10 +59,6 @@ def _chosen(names: list[str], area: str | None) -> list[Fault]:
     if unknown:
         sys.exit(f"no fault is named {', '.join(unknown)}; --list shows all")
     return [faults[name] for name in names] or list(faults.values())
-
-
-def _run(fault: Fault, options: argparse.Namespace) -> Outcome:
-    return run_fault(fault, options.level, options.seconds)
 
 
 def _line(outcome: Outcome) -> str:

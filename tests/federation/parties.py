@@ -171,7 +171,12 @@ class Party:
         quiet = {"stdin": subprocess.DEVNULL, "preexec_fn": limit}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._arguments, stdout=log, stderr=log, **quiet)
-        until(self.is_ready, self._process)
+        try:
+            until(self.is_ready, self._process)
+        except BaseException:
+            # Whoever started it has nothing to stop: no test ever gets it.
+            self.kill()
+            raise
 
     def kill(self):
         self._process.kill()

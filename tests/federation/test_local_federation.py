@@ -95,6 +95,7 @@ def check_books(federation):
         assert vault.rows("select sum(rounds) from spent") == [(ROUNDS,)]
     summary = json.loads((run / "summary.json").read_text())
     assert summary["participants_by_round"] == [USERS] * ROUNDS
+    assert f"{USERS} people in every round" in (run / "report.html").read_text()
     # Sealed reports were not to be kept, whichever attempt they are of.
     assert list((run / "rounds").iterdir()) == []
 

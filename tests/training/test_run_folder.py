@@ -25,7 +25,8 @@ def done(reached, tmp_path_factory):
     path = tmp_path_factory.mktemp("done") / "run"
     folder = folder_of(path, rounds)
     about = about_model(MODEL, run.guarantee, rounds[0].identity.terms, rounds=3)
-    folder.finish((run.weights, about), {"rounds": 3})
+    folder.keep_model(run.weights, about)
+    folder.finish({"rounds": 3})
     return path
 
 

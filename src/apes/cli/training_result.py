@@ -110,7 +110,8 @@ def finish(folder: RunFolder, chosen: Choices, task: Task, result: TrainingResul
         "features": getattr(chosen.people, "features", None),
     }
     about = about_model(task.model, result.guarantee, folder.charged()[0].terms, **said)
-    folder.finish((result.weights, about), summary)
+    folder.keep_model(result.weights, about)
+    folder.finish(summary)
     write_report(folder, Certified(result.guarantee, by_round))
     what = f"{summary['framework']} on {Path(summary['data']).name}"
     title = f"{what}: {summary['users']:,} users, budgets {summary['budgets']}"

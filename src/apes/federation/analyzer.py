@@ -146,7 +146,7 @@ class AnalyzerRun:
         summary: dict[str, Any] = {"run": self.settings.run, "terms": self.terms.digest, "rounds": len(metrics)}
         if not metrics:
             summary["refused"] = f"not even one round keeps within target_epsilon: {self._refused}"
-            self._folder.finish(None, summary)
+            self._folder.finish(summary)
             return
         summary |= {
             "participants_by_round": [receipt.users for receipt in receipts],
@@ -159,9 +159,11 @@ class AnalyzerRun:
         summary["certified"] = guarantee.as_dict(by_round)
         schema = None if isinstance(self.terms.model, InstalledModel) else self.terms.schema
         about = about_model(self._model, guarantee, self.terms.digest, rounds=len(metrics), schema=schema)
-        self._folder.finish((self._run.model(), about), summary)
+        self._folder.keep_model(self._run.model(), about)
         participants = summary["participants_by_round"]
         write_report(self._folder, Certified(guarantee, by_round, participants=participants))
+        # Last: whoever watches the run stops this process once there is a summary, and never starts it again.
+        self._folder.finish(summary)
 
     def _conclude(self, release: Release) -> None:
         receipt, roster = release.receipt, self._receipts.roster().budgets

@@ -129,14 +129,15 @@ class RunFolder:
         except _UNREADABLE as error:
             raise DataError(f"{file} cannot be read: {error}") from None
 
-    def finish(self, model: tuple[F64, Mapping[str, Any]] | None, summary: dict[str, Any]) -> None:
-        """Write the model, if there is one, with what is said about it, and the summary."""
+    def keep_model(self, weights: F64, about: Mapping[str, Any]) -> None:
+        """Write the trained model with what is said about it; and first the metrics, where a kill left some out."""
         reached = self._checkpoint()
         if reached is not None and len(self._lines(METRICS)) < len(reached.metrics):
-            # Killed between the last checkpoint and its metrics.
             self._tell(reached.metrics)
-        if model is not None:
-            write_model(self.path / MODEL, *model)
+        write_model(self.path / MODEL, weights, about)
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write the summary, which says that the run is over: what is made of the run has to be there before."""
         _write_json(self.path / SUMMARY, summary)
 
     @property
