@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
-from levels import DEFAULT, LEVELS, has_none_of, level_of, parse, stop_watching, watch
+from levels import DEFAULT, LEVELS, begin_test, can_be_left_out, end_test, level_of, parse
 
 from apes.data import Dataset, load
 from apes.data.digits import make_digits
 
-# A machine that is busy with other tests is no fault of Hypothesis' strategies.
+# On a busy machine Hypothesis takes long to make examples, whatever its strategies are: that is not an error here.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """``-n logical``: one worker per core. ``-n auto``: two more, because tests of processes mostly wait for them."""
+    """One worker per core for ``-n logical``. Two more for ``-n auto``: tests of level *process* mostly wait."""
     cores = os.cpu_count() or 1
     return cores if config.getoption("numprocesses") == "logical" else cores + 2
 
@@ -34,18 +34,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out files that have no test of the levels asked for, unless they are named: their imports take seconds."""
+    """Do not import a file that has no test of a level that is asked for. A file that is named is always imported."""
     if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
         return None
     if any(str(collection_path).endswith(argument.partition("::")[0]) for argument in config.args):
         return None
-    return True if has_none_of(collection_path, parse(config.getoption("--levels"))) else None
+    return True if can_be_left_out(collection_path, parse(config.getoption("--levels"))) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the levels that are asked for, and begin with the costly ones.
+    """Keep the tests of the levels that are asked for, the costly levels first.
 
-    The tests of a file run on one worker (``--dist loadfile``): they share what its fixtures made.
+    A worker that began a long file last would keep all others waiting.
     """
     asked = parse(config.getoption("--levels"))
     left_out = [item for item in items if level_of(item) not in asked]
@@ -56,36 +56,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was imported stays: the garbage collector need not look at it again after every file."""
+    """Tell the garbage collector to leave alone what was imported, so that a collection per file is quick."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """The fixtures of a unit test stay in its process."""
-    watch(item)
+    """Guard the fixtures of a unit test as the test itself is guarded."""
+    begin_test(item)
     try:
         return (yield)
     finally:
-        stop_watching()
+        end_test()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """A unit test stays in its process; what ends after it may be the server of another test in its file."""
-    watch(item)
+    """Guard a unit test, but not what ends after it: that may be a server which other tests of the file shared."""
+    begin_test(item)
     try:
         return (yield)
     finally:
-        stop_watching()
+        end_test()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Collect what a file's tests left behind: what was not closed is told of them, not of whoever runs later.
+    """After the last test of a file, collect garbage: then a socket left open is reported as an error of this file.
 
-    Last, after the file's own fixtures have ended. What is left then stays, and is not looked at again.
+    This comes after the fixtures of the file have ended (``trylast``).
     """
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
@@ -94,7 +94,10 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One cache for all workers and what they start; two that make the digits at once write the same file, whole."""
+    """One cache folder for all workers and the processes that they start.
+
+    Two workers may make the same file at once: each writes it whole, with the same content.
+    """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "cache"
     with pytest.MonkeyPatch.context() as patch:

@@ -23,28 +23,30 @@ DEFAULT = "unit,service,process"
 
 
 def level_of(item: pytest.Item) -> str:
-    """The level of a test: of its case's mark, else of its own, else of its file's; unit without one."""
+    """The level of a test. A mark of the case comes before one of the function, and that before one of the file."""
     own = [mark.name for mark in item.own_markers if mark.name in LEVELS]
     if own:
-        # A function's marks come first, those of its parameters after them.
+        # pytest lists the marks of the function first, then those of the case.
         return own[-1]
     return next((mark.name for mark in item.iter_markers() if mark.name in LEVELS), "unit")
 
 
 _FILE_MARK = re.compile(r"^pytestmark = .*?pytest\.mark\.(unit|service|process|exhaustive)\b", re.MULTILINE)
-_ANY_MARK = re.compile(r"pytest\.mark\.(unit|service|process|exhaustive)\b|\b(sampled)\(")
+_ANY_MARK = re.compile(r"pytest\.mark\.(unit|service|process|exhaustive)\b")
 
 
-def has_none_of(path: Path, asked: Sequence[str]) -> bool:
-    """Whether a file of tests says in its text that none of its tests is of these levels: it need not be imported.
+def can_be_left_out(path: Path, asked: Sequence[str]) -> bool:
+    """Whether the text of a file shows that none of its tests has a level that is asked for.
 
-    Only a file with a mark for all of its tests says so: without one, a test is a unit test.
+    Such a file need not be imported. A file without a mark for all of its tests may always have unit tests.
     """
     text = path.read_text(encoding="utf-8")
     if not _FILE_MARK.search(text):
         return False
-    named = {level or "exhaustive" for level, _ in _ANY_MARK.findall(text)}
-    return named.isdisjoint(asked)
+    levels = set(_ANY_MARK.findall(text))
+    if "sampled(" in text:
+        levels.add("exhaustive")
+    return levels.isdisjoint(asked)
 
 
 def parse(text: str) -> tuple[str, ...]:
@@ -57,13 +59,13 @@ def parse(text: str) -> tuple[str, ...]:
 
 
 def sampled(cases: Sequence[Any], keep: int) -> list[Any]:
-    """The cases of a large grid: ``keep`` of them at the test's own level, the others at the level *exhaustive*.
+    """All cases of a large grid: ``keep`` of them as they are, the others marked *exhaustive*.
 
-    Those that stay are spread evenly over the grid, its first and last among them.
+    Those that keep the level of the test are spread evenly over the grid, with the first and the last case.
     """
     last = len(cases) - 1
-    stay = {round(step * last / max(keep - 1, 1)) for step in range(keep)}
-    return [case if number in stay else _exhaustive(case) for number, case in enumerate(cases)]
+    kept = {round(step * last / max(keep - 1, 1)) for step in range(keep)}
+    return [case if number in kept else _exhaustive(case) for number, case in enumerate(cases)]
 
 
 def _exhaustive(case: Any) -> Any:
@@ -74,9 +76,13 @@ def _exhaustive(case: Any) -> Any:
 
 
 class NotAUnitTest(BaseException):
-    """A unit test left its process; a BaseException, so that no code under test takes it for an error of its own."""
+    """A unit test started a process or used a socket.
+
+    No ordinary exception: the code under test might catch one and go on.
+    """
 
 
+# Names of Python's audit events.
 _FORBIDDEN = {
     "subprocess.Popen",
     "os.fork",
@@ -86,24 +92,33 @@ _FORBIDDEN = {
     "socket.connect",
     "socket.bind",
 }
-_running: list[str] = []
 
 
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in _FORBIDDEN and _running and _running[-1] == "unit":
-        what = f"{event} {arguments[:2]}"
-        raise NotAUnitTest(f"a unit test may not leave its process, got {what}: mark it service or process")
+class _Guard:
+    """Hears of every audit event, and refuses the forbidden ones while a unit test runs."""
+
+    def __init__(self) -> None:
+        self.is_installed = False
+        self.level: str | None = None  # of the test that runs now
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.level == "unit" and event in _FORBIDDEN:
+            what = f"{event} {arguments[:2]}"
+            raise NotAUnitTest(f"a unit test may not leave its process, got {what}: mark it service or process")
 
 
-def watch(item: pytest.Item) -> None:
+_guard = _Guard()
+
+
+def begin_test(item: pytest.Item) -> None:
     """From here on, refuse what the level of this test does not allow."""
-    if not _running:
-        sys.addaudithook(_audit)
-        _running.append("")
-    _running[-1] = level_of(item)
+    if not _guard.is_installed:
+        # A hook stays for as long as the process runs.
+        sys.addaudithook(_guard)
+        _guard.is_installed = True
+    _guard.level = level_of(item)
 
 
-def stop_watching() -> None:
-    """What runs now belongs to no test."""
-    if _running:
-        _running[-1] = ""
+def end_test() -> None:
+    """From here on, refuse nothing."""
+    _guard.level = None

@@ -4,7 +4,7 @@ import socket
 import subprocess
 
 import pytest
-from levels import NotAUnitTest, has_none_of, level_of, parse, sampled
+from levels import NotAUnitTest, can_be_left_out, level_of, parse, sampled
 
 
 def test_a_unit_test_starts_no_process():
@@ -64,4 +64,4 @@ def test_a_sample_has_the_first_and_the_last_case():
 )
 def test_a_file_is_left_out_where_its_text_names_no_such_level(tmp_path, text, asked, is_left_out):
     (tmp_path / "test_it.py").write_text(text)
-    assert has_none_of(tmp_path / "test_it.py", asked) is is_left_out
+    assert can_be_left_out(tmp_path / "test_it.py", asked) is is_left_out

@@ -33,6 +33,16 @@ def test_parts_fit_together():
     assert (result.personal[-1].budget, epsilons[-1]) == (1.0, result.total.epsilon)
 
 
+def test_colluders_count_in_every_figure():
+    """In one coordinate, in one round, and in all rounds."""
+    exposure = Exposure(np.linspace(0.3, 1, 30), 2, 2)
+    result = account(Question(exposure, rounds=2, delta=1e-3, colluders=20))
+    alone = account(Question(exposure, rounds=2, delta=1e-3))
+    for name in ("dimension", "round", "total"):
+        assert getattr(result, name).mu > 1.5 * getattr(alone, name).mu, name
+    assert result.personal[-1].epsilon == result.total.epsilon
+
+
 @pytest.mark.service
 def test_everybody_has_a_curve_of_their_own():
     """Epsilon at every delta, and back; mu from the own budget; the road that it came by."""

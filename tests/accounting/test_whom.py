@@ -74,6 +74,13 @@ class TestGroups:
             assert all(run.guarantee.of(float(member)).epsilon <= group.epsilon for member in members)
 
 
+def test_a_group_has_the_figure_of_its_largest_budget_where_all_took_part():
+    people = np.linspace(0.5, 1.5, 16)
+    guarantee = charged((people, 2))
+    for group in by_group(guarantee, people):
+        assert group.epsilon >= guarantee.of(group.budget).epsilon > 0
+
+
 def test_a_group_whose_boldest_left_early_has_the_figure_of_who_stayed():
     """Sixteen budgets in eight groups; the bolder one of each was in the first of five rounds only."""
     people = np.repeat(np.linspace(0.5, 1.5, 16), 20)

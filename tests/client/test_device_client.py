@@ -80,6 +80,18 @@ def test_levels_have_their_law(share, budget, shape):
     assert distance(drawn(sparsifier, 1.1 * budget, shape), expected) > limit
 
 
+def test_a_threshold_pads_by_a_public_budget_and_not_by_the_users_own():
+    """Otherwise what replaces a small report would be no post-processing of it: it would tell the user's budget."""
+    public = level_probabilities(np.array([1.0]), LEVELS)[0]
+    expected = (public[LEVELS // 2 - 1] + public[LEVELS // 2]) / 2
+    limit = chi2.isf(1e-6, LEVELS - 1)
+    # Under so large a budget a report on 0 is one of the two levels in the middle: every one is padded.
+    levels = drawn(Threshold(0.6, padding_epsilon=1.0), 200.0, (100, 200), value=0.0)
+    assert distance(levels, expected) < limit
+    wrong = level_probabilities(np.array([4.0]), LEVELS)[0]
+    assert distance(levels, (wrong[LEVELS // 2 - 1] + wrong[LEVELS // 2]) / 2) > limit
+
+
 @pytest.mark.parametrize("shape", [(400, 100), pytest.param((500, 2000), marks=pytest.mark.exhaustive)], ids=str)
 def test_random_b_lets_exactly_b_through(shape):
     """With budgets this large a report is its input: the end where it is kept, the middle where it is not."""

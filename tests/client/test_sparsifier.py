@@ -140,6 +140,28 @@ def test_random_b_chooses_all_subsets_alike():
     assert distance(counts, uneven) > limit(9)
 
 
+def test_which_reports_random_b_keeps_says_nothing_about_them():
+    """Kept reports and those that are padded have one law: the choice is drawn with randomness of its own."""
+    users, width, levels = 4_000, 50, 16
+    randomizer, sparsifier = CodedClipLaplace(CLIP, levels), RandomB(width // 2)
+    tables = randomizer.prepare(np.full(users, 4.0))
+    reports = randomizer.draw(np.zeros((users, width), dtype=np.float32), tables, Place(0, 0), SOURCE)
+
+    def unlikeness(place):
+        """How far kept and padded reports are apart if those are kept that are chosen at this place."""
+        kept = np.empty(reports.shape, dtype=bool)
+        sparsifier._choose(reports, tables, place.address(SOURCE), SOURCE.key, kept)
+        return kept, two_sample(np.stack([np.bincount(reports[part], minlength=levels) for part in (kept, ~kept)]))
+
+    chosen, apart = unlikeness(Place(0, 0, Purpose.CHOICE))
+    assert apart <= limit(levels - 1)
+    result = sparsifier.apply(reports.copy(), tables, randomizer, Place(0, 0), SOURCE)
+    assert (result[chosen] == reports[chosen]).all()
+    assert (result[~chosen] != reports[~chosen]).any()
+    _, apart = unlikeness(Place(0, 0, Purpose.REPORT))
+    assert apart > limit(levels - 1)
+
+
 def law_at_zero(epsilon, levels):
     table = level_probabilities(np.array([epsilon]), levels)[0]
     return (table[(levels - 1) // 2] + table[levels // 2]) / 2

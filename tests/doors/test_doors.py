@@ -1,4 +1,4 @@
-"""The doors, with strangers in them: each brings something of their own and touches nothing of ours."""
+"""The extension points, used as third parties use them: with a model, people or a mechanism of their own."""
 
 import ast
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -148,7 +148,7 @@ class TestModel:
             apes.train(Fast(6, 8, 3), people_of(3), plan, workers=BLOCKS)
 
     def test_a_fast_road_in_memory_of_its_own(self):
-        """Read-only, in another order of memory: what is reported is the same, and nothing of the model's changes."""
+        """Its array is read-only and in another memory order. The reports are the same, and it does not change."""
 
         class Fast(TwoLayers):
             def prepare(self, weights, block):
@@ -195,7 +195,7 @@ class TestPeople:
         assert small.model_sha256 == large.model_sha256
 
     def test_the_budgets_that_are_charged_are_those_that_noise_is_drawn_with(self):
-        """A population whose blocks say other budgets than it does itself: the charged ones rule."""
+        """The blocks of a population name other budgets than the population: noise is drawn with those charged for."""
 
         class Boaster(Crowd):
             def block(self, start, stop):
@@ -210,7 +210,7 @@ class TestPeople:
     @pytest.mark.parametrize("sparsifier", ["top-b-first", "random-b"])
     @pytest.mark.parametrize("second", sampled([40, 1, 830], keep=1))
     def test_a_model_that_changes_its_mind_about_its_size_is_not_charged_for_less(self, second, sparsifier):
-        """Its size is read once; what users do and what is charged for it both go by that."""
+        """Its size is read once. Users report, and are charged, by that size."""
         sizes = iter([83, second, second])
 
         class Fickle(TwoLayers):
@@ -225,7 +225,7 @@ class TestPeople:
         assert fickle.exposures[0].charged == honest.exposures[0].charged
 
     def test_a_model_that_steps_in_place_is_stopped(self):
-        """Its weights would carry one user's data into the updates of the next."""
+        """It would leave one user's data in the weights that the next user starts from."""
 
         class InPlace(TwoLayers):
             def updates(self, weights, block):

@@ -13,7 +13,7 @@ from tests.faults.runner import Copies, Outcome
 
 
 def main() -> int:
-    """Run what was asked for; 0 if every fault was caught."""
+    """Try the faults that are asked for. Return 0 if every one was caught, else 1."""
     options = _parser().parse_args()
     faults = _chosen(options.names, options.area)
     if options.list:

@@ -1,4 +1,4 @@
-"""One wrong change of one source file, and the tests that have to notice it."""
+"""A seeded fault: one wrong change of one source file, and the tests that have to notice it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ class StaleFaultError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """A text of a source file, what to put in its place, and who has to notice.
+    """A text of a source file, the text to put in its place, and the tests that have to fail then.
 
     Attributes:
         name: What identifies the fault on the command line, in lower case with hyphens.
@@ -21,8 +21,9 @@ class Fault:
         file: The file, relative to the root of the checkout.
         before: A text that occurs exactly once in the file.
         after: What stands there instead.
-        caught_by: Node ids or files, of the cheapest level that notices; each must begin with ``tests/``.
-        level: The level of those tests: ``unit``, ``service`` or ``process``.
+        caught_by: Tests that have to fail, as node ids or files; each begins with ``tests/``.
+        level: The level of those tests, the cheapest at which the fault is noticed: ``unit``, ``service`` or
+            ``process``.
     """
 
     name: str

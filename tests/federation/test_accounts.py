@@ -201,7 +201,7 @@ PUBLIC = {"card.json", "start-vault.sh", "start-courier.sh"}
 
 @needs_root
 def test_a_hostile_program_in_the_couriers_place_gets_nothing_of_the_vault(device):
-    """It has what the courier has, and the vault's words."""
+    """It reads what the courier can read, and gets from the vault's socket what a courier gets."""
     loot = stolen(device, COURIER)
     assert loot.pop("answer") == "\x01request"
     own = {name for name in loot if name.startswith("courier/")}
@@ -219,7 +219,7 @@ def test_a_stranger_on_the_machine_gets_nothing_at_all(device):
 
 @needs_root
 def test_the_search_finds_what_is_there(device, python):
-    """By root, who may read everything: the thief's eyes are good."""
+    """Power check: run as root, who may read everything, the same program finds every secret."""
     place = device / "socket" / "vault.sock"
     done = subprocess.run(
         [python, "-I", "-c", THIEF, device, place, "00"], capture_output=True, text=True, check=True, cwd="/"
@@ -284,7 +284,7 @@ out = ""
 
 @needs_root
 def test_a_hostile_app_of_the_organisers_finds_nothing_of_a_user(device, open_folder):
-    """It looks for every file, data, keys, ledgers, tokens, TLS keys, and finds those of the SuperLink that runs it."""
+    """It looks for data, keys, ledgers and tokens everywhere, and finds only what the SuperLink has itself."""
     app, out = open_folder / "app", open_folder / "drop" / "loot.json"
     (app / "hostile").mkdir(parents=True)
     out.parent.mkdir()
@@ -355,7 +355,7 @@ def test_root_makes_accounts_that_can_do_nothing_else():
 @pytest.mark.unit
 @needs_root
 def test_nobody_can_go_in_while_a_device_is_given_away(tmp_path_factory, monkeypatch):
-    """An account that was taken over put links in the way once, and got files of root's."""
+    """Otherwise an account that was taken over could put links in the way, and would be given files of root's."""
     folder = tmp_path_factory.mktemp("given") / "device"
     folder.mkdir(mode=0o700)
     for name in ("vault", "courier"):
@@ -414,7 +414,7 @@ def invited(open_folder):
 @needs_root
 @pytest.mark.parametrize("name", ["vault", "courier"])
 def test_nobody_has_gone_in_before_a_device_is_given_away(python, open_folder, invited, name):
-    """It was open until then: who stood in it could change what root was giving away, in spite of closed doors."""
+    """A process that went into the folder while it was open could change its content after it was closed."""
     home = open_folder / f"lurked-{name}"
     place = home.with_name(f".{home.name}.part") / name
     command = [*as_whom(COURIER), python, "-c", LURKER, place, str(os.getpid())]
@@ -432,14 +432,14 @@ def test_nobody_has_gone_in_before_a_device_is_given_away(python, open_folder, i
 
 @needs_root
 def test_a_device_is_not_made_in_a_folder_that_somebody_else_put_there(open_folder, invited, monkeypatch):
-    """In a folder like /tmp: root filled it, and gave away what its owner had put links to."""
+    """In a folder like /tmp, root would fill a stranger's folder, and give away what that stranger's links lead to."""
     crowd = open_folder / "crowd"
     crowd.mkdir()
     crowd.chmod(0o1777)
     part, remove = crowd / ".device.part", shutil.rmtree
 
     def remove_and_come_again(path, **how):
-        """As quick as can be."""
+        """Put a folder of one's own in the place of the one that was removed, at once."""
         remove(path, **how)
         part.mkdir()
         os.chown(part, int(COURIER), int(COURIER))
@@ -498,7 +498,7 @@ def test_accounts_must_be_two():
 
 @pytest.mark.unit
 def test_what_is_closed_by_a_folder_on_the_way_is_out_of_reach(tmp_path):
-    """Also what is not there yet; and not what is open, or the courier's own."""
+    """So is a file that does not exist yet. What is open, or belongs to the courier, is not."""
     other = Account("c", os.getuid() + 1, os.getgid() + 1, frozenset([os.getgid() + 1]))
     closed, free = tmp_path / "closed", Path(tempfile.mkdtemp(dir="/tmp"))
     closed.mkdir(mode=0o700)
@@ -579,13 +579,13 @@ def test_neither_the_vaults_own_account_nor_root_is_a_courier(tmp_path, monkeypa
 
 @pytest.mark.unit
 def test_a_vault_opens_only_where_the_courier_reads_nothing(small, tmp_path, monkeypatch):
-    """Each of its files is looked at; and whose they are."""
+    """Each file that the vault relies on is checked, and so is its owner."""
     vault = LocalVault(tmp_path / "v", small.terms, small.keys, small.shuffler, one_account=False, courier=COURIER)
     vault.folder.chmod(0o755)
     place = vault.folder / "vault.json"
 
     def is_closed(path, courier):
-        """Folders of tests are closed to everybody: here, only files are looked at."""
+        """Whether the file itself is closed: the folder of a test always is, which would hide the answer."""
         return path.is_file() and not path.stat().st_mode & 0o077
 
     monkeypatch.setattr(accounts, "_is_closed", is_closed)

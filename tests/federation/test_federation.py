@@ -5,22 +5,26 @@ ran. What is the same without processes is in test_local_federation.py.
 """
 
 import contextlib
+import dataclasses
 import json
+import os
 import re
-import time
+import socket
+import threading
 
 import numpy as np
 import psutil
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from parties import apes
+from parties import apes, until
 from trials import begin_up, end_up, is_simulated, looked_at, opened, sealed, told
 
+from apes.federation.courier import COURIER, CourierSettings
 from apes.federation.trial.layout import Layout
 from apes.federation.vault.folder import read_accounts
 from apes.federation.vault.lifetime import Lifetime
 from apes.shuffler.service.policy import Policy
-from apes.storage.settings import read_settings
+from apes.storage.settings import read_settings, write_settings
 from apes.training.run_folder import RunFolder
 from apes.wire.roster import Roster
 
@@ -34,29 +38,84 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("f") / "two"
     choices = ["--rounds", ROUNDS, "--keep-sealed", "--colluding", 0, "--seed", 3]
     told("federation", "init", folder, "--devices", DEVICES, *choices)
-    up = begin_up(folder)
-    try:
-        memory = memory_of_analyzer(Layout(folder), up)
-    finally:
-        code, output, errors = end_up(up, folder)
+    layout = Layout(folder)
+    # The third round waits for us: the analyzer is there for as long as its memory is read.
+    with held_back(layout, 1, lambda: rounds_over(layout) >= 2) as pass_on:
+        up = begin_up(folder)
+        try:
+            until(lambda: rounds_over(layout) >= 2 or up.poll() is not None)
+            memory = None if up.poll() is not None else read_memory(int(pid_file(layout).read_text()))
+        finally:
+            pass_on.set()
+            code, output, errors = end_up(up, folder)
     assert code == 0, errors
     seen = looked_at(folder, json.loads(output))
     seen.memory = memory
     return seen
 
 
-def memory_of_analyzer(layout, up):
-    """Writable memory of the analyzer's process, read once two rounds are over; None if they never are."""
-    metrics, pid = layout.analyzer / "run" / "metrics.jsonl", layout.analyzer / "run" / "analyzer.pid"
-    while up.poll() is None:
-        if metrics.exists() and len(metrics.read_text().splitlines()) >= 2:
-            return read_memory(int(pid.read_text()))
-        time.sleep(0.02)
-    return None
+@contextlib.contextmanager
+def held_back(layout, device, is_time):
+    """A socket between a device's courier and its vault. What is asked once it is time waits for the event.
+
+    The courier's settings name this socket; the vault's own is where it was.
+    """
+    file = layout.device(device) / "courier" / COURIER
+    settings = read_settings(file, CourierSettings)
+    vault, between = file.parent / settings.vault, layout.device(device) / "between.sock"
+    write_settings(file, dataclasses.replace(settings, vault=str(between)))
+    pass_on = threading.Event()
+
+    def serve():
+        while True:
+            try:
+                courier, _ = listening.accept()
+            except OSError:
+                return
+            if is_time():
+                pass_on.wait()
+            with courier, socket.socket(socket.AF_UNIX) as asked:
+                asked.connect(str(vault))
+                threading.Thread(target=carry, args=(courier, asked), daemon=True).start()
+                carry(asked, courier)
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(between))
+        listening.listen()
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield pass_on
+        finally:
+            pass_on.set()
+            # Whoever waits in `accept` returns.
+            with contextlib.suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)
+
+
+def carry(source, target):
+    """Pass on what comes until there is no more; who hangs up in between ends it as well."""
+    with contextlib.suppress(OSError):
+        while piece := source.recv(1 << 16):
+            target.sendall(piece)
+
+
+def rounds_over(layout):
+    """How many rounds the analyzer has written down."""
+    metrics = layout.analyzer / "run" / "metrics.jsonl"
+    return len(metrics.read_text().splitlines()) if metrics.exists() else 0
+
+
+def pid_file(layout):
+    return layout.analyzer / "run" / "analyzer.pid"
 
 
 def read_memory(pid):
-    """Writable memory of a process, which stands still meanwhile: what it would unmap could not be read."""
+    """Writable memory of a process, which stands still meanwhile: what it would unmap could not be read.
+
+    None on a system that has no such files, or does not let us read those of our own processes.
+    """
+    if not os.path.exists("/proc/self/mem"):
+        return None
     pieces = []
     try:
         process = psutil.Process(pid)
@@ -72,7 +131,7 @@ def read_memory(pid):
                             pieces.append(memory.read(int(stop, 16) - int(start, 16)))
         finally:
             process.resume()
-    except (FileNotFoundError, PermissionError, psutil.Error):
+    except (PermissionError, psutil.AccessDenied):
         return None
     return b"\n".join(pieces)
 

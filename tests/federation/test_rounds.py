@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import os
 from dataclasses import replace
 
 import pytest
 from parties import ANALYZER, BUDGETS, LEVELS, RECEIPTS, RUN, TOKEN, announced, honest, is_of
 
 from apes.errors import DataError
+from apes.shuffler.service import crew
 from apes.shuffler.service.crew import share_of
 from apes.shuffler.service.gate import Gate
 from apes.shuffler.service.intake import Intake
@@ -187,6 +189,23 @@ def test_who_may_collude_is_not_charged_as_company(small, ledger):
     assert Gate(replace(policy, colluding=0), ledger)._exposure(receipt).budgets.size == 8
 
 
+def test_those_who_may_collude_come_on_top_of_the_smallest_cohort(small, ledger):
+    """Of five reports two may be the analyzer's own: of four, too few would be left to hide among."""
+    rounds = Rounds(replace(small.policy, colluding=2, smallest_cohort=3), small.services_keys, ledger)
+    announce(rounds)
+    assert close(rounds, honest(small, range(4))) == "cohort"
+    assert Release.decode(close(rounds, honest(small, range(5)))).receipt.users == 5
+
+
+def test_who_was_admitted_later_is_charged_at_the_largest_budget(rounds, small, ledger):
+    announce(rounds)
+    receipt = Release.decode(close(rounds, honest(small))).receipt
+    gate = Gate(replace(small.policy, largest_budget=2.0), ledger)
+    assert max(gate._exposure(receipt).budgets) == max(BUDGETS)
+    # One of them is the victim, the other one of those who hide least.
+    assert sorted(gate._exposure(replace(receipt, later=2)).budgets)[-3:] == [2.0, 2.0, 2.0]
+
+
 def test_logs_tell_counts_and_no_values(rounds, small, capsys):
     """Of a refusal and a release: neither senders, budgets and reports, nor keys."""
     announce(rounds)
@@ -240,6 +259,26 @@ def test_a_part_is_joined_once(small):
     assert is_of(whole, range(5))
 
 
+def test_the_receipt_counts_what_every_worker_refused(small):
+    one, other, whole = (Intake(small.policy, small.announced(), small.shuffler) for _ in range(3))
+    one.take([*honest(small, range(3)), b"rubbish"])
+    other.take([*honest(small, range(3, 5)), b"rubbish", *honest(small, [3])])
+    for worker in (one, other):
+        whole.join(worker.part())
+    assert whole.refused == {"malformed": 2, "duplicate": 1}
+
+
+def test_a_worker_keeps_nothing_of_a_round_that_was_given_up(small, monkeypatch):
+    monkeypatch.setattr(crew, "_key", [small.shuffler])
+    crew._begin(7, (small.policy, small.announced()))
+    crew._take(7, honest(small, range(3)))
+    assert 7 in crew._intakes
+    crew._forget(7)
+    assert 7 not in crew._intakes
+    # A round that the worker never heard of, say: it has just been started again.
+    crew._forget(7)
+
+
 @pytest.fixture
 def policy_file(small, tmp_path):
     """A policy's file that is followed, and what it was made of."""
@@ -263,6 +302,19 @@ def test_members_are_those_of_the_file_from_the_next_request_on(small, policy_fi
     assert followed.senders == 8
     assert followed.rounds().policy.senders == small.policy.senders[:6]
     assert followed.policy().senders == small.policy.senders[:6]
+
+
+def test_a_policy_is_read_again_though_size_and_second_are_those_of_the_old(small, policy_file):
+    """Somebody is dismissed and somebody else admitted in one go, right after the file was read."""
+    file, followed = policy_file
+    before = file.stat()
+    assert followed.policy() == small.policy
+    swapped = replace(small.policy, budgets=small.policy.budgets[::-1])
+    write_settings(file, swapped)
+    second = before.st_mtime_ns // 10**9 * 10**9
+    os.utime(file, ns=(second, second + (before.st_mtime_ns + 1) % 10**9))
+    assert file.stat().st_size == before.st_size
+    assert followed.policy() == swapped
 
 
 @pytest.mark.parametrize(

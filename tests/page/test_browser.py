@@ -64,7 +64,7 @@ def test_it_opens_with_an_answer(page):
 
 
 def test_what_is_shown_is_proved(page):
-    """Of a figure with many digits three are shown: never fewer nats than are certified, never more than are forced."""
+    """Of many digits three are shown. A certified figure is rounded up, a lower bound down."""
     script = (
         """return import("./charts.js").then((it) => arguments[0].map((one) => [it.upwards(one), it.downwards(one)]))"""
     )
@@ -179,7 +179,7 @@ def test_nonsense_is_said_beside_the_field_and_the_last_answer_stays(page, name,
 
 
 def test_what_is_typed_key_by_key(page):
-    """On the way to 1e3 there is 1e, which is none: the answer to 1 goes on being proved, marked as old."""
+    """On the way to 1e3 the field holds 1e, which is no number: the answer to 1 stays, marked as old."""
     page.epsilon()
     page.type("dimensions", "1e")
     page.until(lambda: page.text("dimensions-error"), "words beside the field")
@@ -327,7 +327,7 @@ def test_while_it_is_dragged_an_estimate_is_shown_and_called_one(page):
     assert [text for text in seen if text.startswith("≈")]
     assert not seen[-1].startswith("≈")
     assert final == certified(users=int(page.find("#users").get_attribute("value")))
-    # What is no proof is shown as none.
+    # An estimate is marked as one.
     assert all(text.startswith("≈") or float(text) > 0 for text in seen)
 
 

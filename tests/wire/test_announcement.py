@@ -58,6 +58,15 @@ def test_not_an_announcement(change):
         parse_announcement(change(ROUND.signed(ANALYZER)), ANALYZER.public_key())
 
 
+@pytest.mark.parametrize("version", [0, 2, 2**16 - 1])
+def test_an_announcement_of_another_version_is_none_though_it_is_signed(version):
+    """What its bytes mean is not known here."""
+    content = ROUND.signed(ANALYZER)[:-64]
+    other = content[:4] + version.to_bytes(2, "little") + content[6:]
+    with pytest.raises(ProtocolError, match="not an announcement of this version"):
+        parse_announcement(other + ANALYZER.sign(other), ANALYZER.public_key())
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [({"run": b""}, "run"), ({"round": 0}, "round"), ({"round": 2**32}, "round"), ({"previous": b""}, "previous")],

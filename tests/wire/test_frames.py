@@ -42,6 +42,14 @@ def test_a_stream_cut_short_is_not_complete(cut):
     assert reader.is_complete == (cut == 9)
 
 
+def test_a_stream_that_ends_within_a_frame_too_large_is_not_complete():
+    reader = FrameReader(20)
+    assert list(reader.feed(b"".join(framed([b"before", bytes(100)]))[:-1])) == [b"before", b""]
+    assert not reader.is_complete
+    assert list(reader.feed(b"\0")) == []
+    assert reader.is_complete
+
+
 def test_a_reader_holds_no_more_than_a_frame():
     reader = FrameReader(100)
     for _ in range(1000):
