@@ -138,3 +138,29 @@ def test_labels_take_as_few_bytes_as_hold_them(label, kind):
 def test_features_that_float32_cannot_hold():
     with pytest.raises(ParameterError, match=r"^features"):
         People(**parts(features=np.full((ROWS, 4), 1e39)))
+
+
+def test_the_digest_sees_every_part():
+    """A run goes on with the same people only: data, budgets, and own targets."""
+    given, targets = parts(), np.full(len(SIZES), 2.0)
+    changes = [
+        {"features": given["features"] + 1},
+        {"labels": given["labels"][::-1]},
+        {"offsets": np.cumsum([0, 1, 3, 2, 5, 1])},
+        {"budgets": given["budgets"][::-1]},
+        {"targets": targets},
+        {"targets": targets + 1},
+    ]
+    digests = [People(**given).digest, *(People(**parts(**change)).digest for change in changes)]
+    assert len(set(digests)) == len(digests)
+    assert People(**parts()).digest == digests[0]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 6), (4, 6), (5, 6), (-1, 2), (2, 2), (3, 1)])
+def test_a_block_of_users_that_there_are_not(start, stop):
+    """Shorter than was asked for, it would leave somebody out who is charged."""
+    people = People(**parts())
+    with pytest.raises(ParameterError, match=r"start and stop must be in order within \[0, 5\]"):
+        people.block(start, stop)
+    with pytest.raises(ParameterError, match=r"start and stop must be in order within \[1, 4\]"):
+        people.part(1, 4).block(start, stop)

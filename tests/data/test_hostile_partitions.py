@@ -1,6 +1,7 @@
 """Files of a partitioned table that are damaged, odd, or change: one line each, which names the file."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from parquet_parts import CHOICES, crowd, rows_of, write_parquet, write_parts
 
 from apes import DataError, LogisticRegression, ParameterError, Partitions, Plan, train
 from apes.data.partitions import files
+from apes.data.partitions.piece_rows import read_piece
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 CHOSEN = CHOICES | {"ignore": ["city"]}
@@ -121,6 +123,16 @@ def test_a_file_that_changed_since(folder):
     with pytest.raises(DataError, match=r"part-1.parquet has changed since it was opened"):
         train(LogisticRegression.of(people), people, PLAN, after_round=rounds.append)
     assert rounds == []
+
+
+@pytest.mark.parametrize("counted", ["users", "held"])
+def test_a_piece_of_which_another_number_is_found_than_was_counted(folder, counted):
+    """On a disk that tells of no change: the people or rows of a piece would no longer be those that are charged."""
+    people = Partitions.open(folder, **CHOSEN | {"test_share": 0})
+    piece, encoding = people._all.pieces[0], people._all.encoding
+    assert read_piece(piece, encoding)[0].offsets[-1] == piece.held
+    with pytest.raises(DataError, match=r"has changed since it was opened"):
+        read_piece(replace(piece, **{counted: getattr(piece, counted) + 1}), encoding)
 
 
 def test_an_edited_file_whose_time_was_put_back(folder):

@@ -93,10 +93,13 @@ def held_back(layout, device, is_time):
 
 
 def carry(source, target):
-    """Pass on what comes until there is no more; who hangs up in between ends it as well."""
+    """Pass on what comes until there is no more, and say so; who hangs up in between ends it as well."""
     with contextlib.suppress(OSError):
         while piece := source.recv(1 << 16):
             target.sendall(piece)
+    # Not left to `close`: it says nothing while another thread still waits for the same connection.
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
 
 
 def rounds_over(layout):

@@ -227,6 +227,17 @@ def test_a_witness_that_is_gone_is_no_permission(tmp_path):
         Witness(tmp_path / "witness.json", ID)
 
 
+def test_a_witness_never_forgets_an_answer(tmp_path):
+    """Whoever tells it of fewer answers than it has seen has an old ledger."""
+    file = tmp_path / "witness.json"
+    new_witness(file)
+    witness = Witness(file, ID)
+    witness.cover(2, b"2" * 32)
+    witness.cover(1, b"1" * 32)
+    assert read_settings(file, Seen) == Seen(2, (b"2" * 32).hex())
+    assert witness.answers == 2
+
+
 def test_what_is_refused_leaves_no_ledger_behind(tmp_path):
     file, path = tmp_path / "witness.json", tmp_path / "ledger.sqlite"
     file.write_text(json.dumps({"answers": 0}))

@@ -189,6 +189,16 @@ def test_who_may_collude_is_not_charged_as_company(small, ledger):
     assert Gate(replace(policy, colluding=0), ledger)._exposure(receipt).budgets.size == 8
 
 
+def test_who_is_dismissed_in_the_last_moment_does_not_count(small, ledger):
+    """Between the look at the members when the release is made, and the commit that closes the round."""
+    looks = iter([small.policy])
+    rounds = Rounds(small.policy, small.services_keys, ledger, now=lambda: next(looks, first(small.policy, 6)))
+    announce(rounds)
+    assert close(rounds, honest(small)) == "members"
+    assert ledger.find(RUN, 1) is None
+    assert next(looks, None) is None
+
+
 def test_those_who_may_collude_come_on_top_of_the_smallest_cohort(small, ledger):
     """Of five reports two may be the analyzer's own: of four, too few would be left to hide among."""
     rounds = Rounds(replace(small.policy, colluding=2, smallest_cohort=3), small.services_keys, ledger)

@@ -37,6 +37,19 @@ def client(tmp_path, monkeypatch):
     made._http.close()
 
 
+def test_the_token_goes_to_the_shuffler_and_to_no_proxy(tmp_path, monkeypatch):
+    """Whatever the environment says: a proxy could keep the batch, too."""
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://proxy.example:3128")
+    (tmp_path / "authority.pem").write_bytes(Authority().certificate())
+    made = ShufflerClient("https://here", "token", tmp_path / "authority.pem")
+    try:
+        assert not made._http.trust_env
+        assert not made._http._mounts
+    finally:
+        made._http.close()
+
+
 def refusal(status, reason):
     return httpx.Response(status, json={"refused": reason, "message": "no"})
 

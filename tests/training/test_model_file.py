@@ -54,6 +54,7 @@ def test_files_of_earlier_versions(tmp_path):
         {"weights": np.ones((2, 4))},
         {"weights": np.ones(8, dtype=np.float32)},
         {"weights": np.ones(7)},
+        {"weights": np.ones(9)},
         {"about": np.array("{")},
         {"about": np.array("[]")},
         {"about": np.array(json.dumps(ABOUT | {"format": 9}))},

@@ -46,6 +46,16 @@ def test_nothing_is_released_beyond_the_target():
     assert mean.guarantee.epsilon <= target
 
 
+@pytest.mark.parametrize("target", [None, 5.0])
+def test_with_a_target_the_guarantee_is_the_target_and_covers_choices_on_the_way(target):
+    """Whose vectors come next may then depend on what came out: what was spent is no guarantee in that case."""
+    mean = mean_of(apes.Terms(clip=0.1, rounds=3), target_epsilon=target)
+    mean(VECTORS, BUDGETS)
+    assert mean.guarantee.is_adaptive is (target is not None)
+    spent = apes.certify(BUDGETS, delta=1e-4, dimensions=3).epsilon
+    assert mean.guarantee.epsilon == pytest.approx(spent if target is None else target, rel=1e-2)
+
+
 @pytest.mark.parametrize(
     ("vectors", "budgets", "said"),
     [

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,6 +160,27 @@ def test_the_log_alone_gives_the_guarantee_again(path, reached):
     budgets.unlink()
     with pytest.raises(apes.DataError, match="cannot be read, so what was spent is not known"):
         RunFolder.open(path).recertify()
+
+
+class Mischief:
+    """Makes a file as soon as it is unpickled."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return Path.touch, (self.file,)
+
+
+def test_budgets_that_were_kept_run_no_code(path, tmp_path):
+    budgets = next((path / "budgets").iterdir())
+    np.save(budgets, np.array([Mischief(tmp_path / "made")], dtype=object), allow_pickle=True)
+    with pytest.raises(apes.DataError, match="cannot be read, so what was spent is not known"):
+        RunFolder.open(path).recertify()
+    assert not (tmp_path / "made").exists()
+    # It would have: by a reader that unpickles.
+    np.load(budgets, allow_pickle=True)
+    assert (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize(
