@@ -265,7 +265,7 @@ def test_a_part_is_joined_once(small):
         whole.join(part.part())
     wrong = part.part()
     with pytest.raises(Exception, match="do not add up to its 1 senders"):
-        whole.join(replace(wrong, senders={bytes(32)}))
+        whole.join(replace(wrong, reports={bytes(32): bytes(32)}))
     assert is_of(whole, range(5))
 
 

@@ -1,12 +1,16 @@
 """What commands answer people, as tables on stdout."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.markup import escape
 
 from apes.accounting.words import counted, downwards, judged, upwards
 from apes.cli.display import answers, groups, table_of
+from apes.cli.shared import spelt_out
+
+if TYPE_CHECKING:
+    from apes.federation.inclusion import ReportStatus
 
 
 def account(answer: dict[str, Any]) -> None:
@@ -111,6 +115,17 @@ def spent(accounts: list[dict[str, Any]]) -> None:
     answers.print(table)
     if len(accounts) > _USERS_SHOWN:
         answers.print(f"{_USERS_SHOWN} of {len(accounts):,} users; --json has them all")
+
+
+def included(reports: "list[ReportStatus]") -> None:
+    """Print what is known of a vault's reports in a round: the first of them if they are many."""
+    table = table_of(f"[bold]Round {reports[0].round}[/] of run {reports[0].run}", ("user", "report", "among", "why"))
+    for each in reports[:_USERS_SHOWN]:
+        among = "-" if each.reports is None else f"{each.reports:,} reports"
+        table.add_row(str(each.user), each.status, among, escape(spelt_out(each.why or "")))
+    answers.print(table)
+    if len(reports) > _USERS_SHOWN:
+        answers.print(f"{_USERS_SHOWN} of {len(reports):,} users; --json has them all")
 
 
 def federation(summary: dict[str, Any]) -> None:

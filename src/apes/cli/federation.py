@@ -66,6 +66,25 @@ def spent_command(
     shared.tell({"folder": str(folder), "users": accounts}, as_json, lambda: answers.spent(accounts))
 
 
+def included_command(
+    folder: Annotated[Path, typer.Argument(help="Folder of a device or silo.")],
+    invitation: Annotated[Path, typer.Option(help="Folder of the invitation that it joined.")],
+    shuffler: Annotated[str, typer.Option(help="HOST:PORT of the shuffler.")],
+    number: Annotated[int | None, typer.Option("--round", help="Which round (default: the last answered).")] = None,
+    as_json: shared.Json = False,
+) -> None:
+    """Ask the shuffler for proofs that a vault's reports counted, and check them; fail if one is missing."""
+    from apes.federation.inclusion import INCLUDED, OPEN, check_reports
+
+    found = check_reports(folder, invitation, shuffler, number)
+    shared.tell(
+        {"folder": str(folder), "reports": [asdict(each) for each in found]}, as_json, lambda: answers.included(found)
+    )
+    if any(each.status not in (INCLUDED, OPEN) for each in found):
+        typer.echo("apes: NOT EVERY REPORT IS PROVED TO COUNT", err=True)
+        raise typer.Exit(1)
+
+
 def up_command(folder: shared.Folder, as_json: shared.Json = False) -> None:
     """Start shuffler, SuperLink, couriers and vaults, train, and stop them again; goes on where it stopped."""
     from apes.federation.renewal import certificate_warnings

@@ -64,6 +64,8 @@ OF_FEDERATION: tuple[Row, ...] = (
      "Tell a SuperLink that runs here which nodes it may let in; as it starts, it knows."),
     ("spent", "federation:spent_command",
      "Show what each user of a vault has spent, and how many rounds are left; the vault may be running."),
+    ("included", "federation:included_command",
+     "Ask the shuffler for proofs that a vault's reports counted, and check them; fail if one is missing."),
     ("up", "federation:up_command",
      "Start shuffler, SuperLink, couriers and vaults, train, and stop them again; goes on where it stopped."),
     ("down", "federation:down_command",

@@ -2,7 +2,9 @@
 
 A receipt names the round, what it answered (the announcement), how many reports are in it and the release before it.
 Its digest is SHA-256 of all that is signed, hence of the release: the counts are in it by their own SHA-256. Receipts
-of a run are a chain, in which nothing can be left out, put in or changed without the shuffler's key.
+of a run are a chain, in which nothing can be left out, put in or changed without the shuffler's key. The root of a hash
+tree over the reports in it lets every sender check that theirs is among them (`apes.wire.inclusion`). Receipts of
+version 1 have no root; they are read and checked as ever.
 """
 
 import hashlib
@@ -18,7 +20,8 @@ from apes.errors import ParameterError, ProtocolError
 from apes.wire.announcement import DIGEST_BYTES, FIRST
 from apes.wire.envelope import RUN_BYTES, TERMS_BYTES
 
-_PURPOSE = b"apes receipt 1\n"
+_PURPOSE = b"apes receipt 2\n"
+_PURPOSE_WITHOUT_ROOT = b"apes receipt 1\n"
 _DIGESTS = ("announcement", "roster", "counts", "previous")
 
 
@@ -37,6 +40,7 @@ class Receipt:
     counts: str  # SHA-256 of the counts' bytes
     previous: str  # digest of the run's receipt before it; zeros where there is none
     refused: dict[str, int] = field(default_factory=dict)  # reports that did not count, by reason
+    included: str = ""  # root of the tree over the reports in it; none in receipts of version 1
     signature: str = ""
 
     def __post_init__(self) -> None:
@@ -44,6 +48,8 @@ class Receipt:
         hex_names("terms", (self.terms,), TERMS_BYTES)
         for name in _DIGESTS:
             hex_names(name, (getattr(self, name),), DIGEST_BYTES)
+        if self.included != "":
+            hex_names("included", (self.included,), DIGEST_BYTES)
         for name, least in (("round", 1), ("users", 1), ("later", 0)):
             whole(name, getattr(self, name), least)
         if not isinstance(self.refused, dict) or not isinstance(self.signature, str) or len(self.shape) != 2:
@@ -77,7 +83,7 @@ class Receipt:
         """Read a line back; whether it is signed is not checked yet."""
         try:
             plain: dict[str, Any] = json.loads(line)
-            if {*plain} != {entry.name for entry in fields(cls)}:
+            if {*plain} | {"included"} != {entry.name for entry in fields(cls)}:
                 raise ProtocolError("not a receipt of this version")
             return cls(**{**plain, "shape": tuple(plain["shape"])})
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError, ParameterError) as error:
@@ -86,7 +92,11 @@ class Receipt:
     def _content(self) -> bytes:
         plain = asdict(self)
         del plain["signature"]
-        return _PURPOSE + json.dumps(plain, sort_keys=True).encode()
+        purpose = _PURPOSE
+        if not self.included:
+            del plain["included"]
+            purpose = _PURPOSE_WITHOUT_ROOT
+        return purpose + json.dumps(plain, sort_keys=True).encode()
 
 
 def check_next(receipt: Receipt, previous: Receipt | None, shuffler: Ed25519PublicKey) -> None:

@@ -16,6 +16,9 @@ from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.witness import Witness
 from apes.storage.chain import link
 from apes.storage.database import open_database, read_database
+from apes.wire.envelope import SENDER_BYTES, written_sender
+from apes.wire.frames import FrameReader
+from apes.wire.inclusion import report_digest
 
 # Answers are kept for the round that runs and the one before it; older ones are over everywhere.
 _ROUNDS_KEPT = 2
@@ -33,6 +36,16 @@ class Answer(NamedTuple):
 
     announcement: bytes  # digest
     answer: bytes | None  # framed sealed reports; None once they are past
+
+
+class SentReport(NamedTuple):
+    """A sealed report that was handed over: what is asked about when its sender wants to know whether it counted."""
+
+    run: str  # in hexadecimal
+    round: int
+    announcement: bytes  # digest of what it answers
+    sender: bytes
+    report: bytes  # SHA-256 of all its bytes
 
 
 Spending = list[Counter[Charge]]
@@ -55,6 +68,19 @@ def read_ledger(path: Path, users: int, own: Lifetime, witness: Witness | None =
     return _by_user(read_database(path, _SPENT), users), lifetime
 
 
+def read_sent(path: Path) -> list[SentReport]:
+    """Every sealed report that was handed over, read while a vault may use the ledger; none if there is no ledger."""
+    if not path.exists():
+        return []
+    query = "select run, round, announced.digest, sender, sent.digest from sent join announced using (run, round)"
+    return [SentReport(*row) for row in read_database(path, f"{query} order by run, round, sender")]
+
+
+def read_previous(path: Path, run: str) -> dict[int, bytes]:
+    """Digest of the release before each round of a run that was answered, as the analyzer's announcement names it."""
+    return dict(read_database(path, "select round, digest from previous where run = ?", (run,)))
+
+
 class VaultLedger:
     """Answers and spending of so many users, in a database that is made if need be.
 
@@ -72,6 +98,11 @@ class VaultLedger:
             create table if not exists answers (
               run text not null, round integer not null, answer blob, primary key (run, round)) without rowid;
             create table if not exists announced (
+              run text not null, round integer not null, digest blob not null, primary key (run, round)) without rowid;
+            create table if not exists sent (
+              run text not null, round integer not null, sender blob not null, digest blob not null,
+              primary key (run, round, sender)) without rowid;
+            create table if not exists previous (
               run text not null, round integer not null, digest blob not null, primary key (run, round)) without rowid;
             create table if not exists spent (
               user integer not null, epsilon real not null, mu_squared real not null, delta real not null,
@@ -147,6 +178,10 @@ class VaultLedger:
         """What each user has spent, over all runs."""
         return _by_user(self._database.execute(_SPENT), self._users)
 
+    def keep_previous(self, run: str, number: int, previous: bytes) -> None:
+        """Keep what a round's announcement says of the release before it, inside a `transaction`."""
+        self._database.execute("insert into previous values (?, ?, ?)", (run, number, previous))
+
     def record(self, run: str, number: int, answer: Answer, charges: dict[int, Charge]) -> None:
         """Record an answer and what it costs each user in it, inside a `transaction`."""
         answers, before = self._held()
@@ -155,6 +190,8 @@ class VaultLedger:
         self._database.execute("insert into chain values (?, ?)", (answers + 1, new))
         self._database.execute("insert into announced values (?, ?, ?)", (run, number, answer.announcement))
         self._database.execute("insert into answers values (?, ?, ?)", (run, number, answer.answer))
+        sent = [(run, number, written_sender(report), report_digest(report)) for report in _sealed(answer.answer)]
+        self._database.executemany("insert into sent values (?, ?, ?, ?)", sent)
         charge = "insert into spent values (?, ?, ?, ?, 1) on conflict (user, epsilon, mu_squared, delta) do "
         charge += "update set rounds = rounds + 1"
         self._database.executemany(charge, [(user, *cost) for user, cost in charges.items()])
@@ -164,6 +201,14 @@ class VaultLedger:
     def close(self) -> None:
         """Close the database."""
         self._database.close()
+
+
+def _sealed(answer: bytes | None) -> Iterator[bytes]:
+    """The sealed reports of an answer, which are framed."""
+    data = answer or b""
+    for report in FrameReader(max(len(data), 1)).feed(data):
+        if len(written_sender(report)) == SENDER_BYTES:
+            yield report
 
 
 def _by_user(rows: Iterable[tuple[int, float, float, float, int]], users: int) -> Spending:

@@ -136,9 +136,9 @@ class Vault:
         if not willing:
             raise VaultRefused(VaultRefusal.ALLOWANCE)
         answer = b"".join(framed(self._reports(weights, willing, announced.binding)))
-        self.ledger.record(
-            run, number, Answer(announced.digest, answer), {user: self._charges[user] for user in willing}
-        )
+        charges = {user: self._charges[user] for user in willing}
+        self.ledger.keep_previous(run, number, announced.previous)
+        self.ledger.record(run, number, Answer(announced.digest, answer), charges)
         return answer
 
     def _willing(self) -> list[int]:

@@ -1,7 +1,7 @@
 """Intake of a round: verify, open, check and count sealed reports, one after another, holding only a few of them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -17,6 +17,7 @@ from apes.shuffler.counts import LevelCounts
 from apes.shuffler.service.policy import Policy
 from apes.wire.announcement import Announcement
 from apes.wire.envelope import Envelope, parse
+from apes.wire.inclusion import report_digest
 from apes.wire.packing import unpacked
 
 # Reports wait in a block before they are counted; a block stays within these.
@@ -45,7 +46,7 @@ class Part:
     """What was taken of one round from some of its senders, by another process. Can be pickled."""
 
     counts: NDArray[Any]  # per coordinate and level, of as few bytes as will do
-    senders: set[bytes]
+    reports: dict[bytes, bytes]  # digest of the sealed report of each sender
     refused: Counter[str]
 
 
@@ -64,8 +65,13 @@ class Intake:
         rows = max(1, min(_REPORTS_AT_ONCE, _BYTES_AT_ONCE // policy.dimensions))
         self._block = np.empty((rows, policy.dimensions), dtype=np.uint8)
         self._waiting = 0
-        self.senders: set[bytes] = set()
+        self.reports: dict[bytes, bytes] = {}
         self.refused: Counter[str] = Counter()
+
+    @property
+    def senders(self) -> Set[bytes]:
+        """Those whose reports count."""
+        return self.reports.keys()
 
     def take(self, reports: Iterable[bytes]) -> None:
         """Take sealed reports; each counts, or is dropped and its reason counted."""
@@ -76,16 +82,16 @@ class Intake:
         """What was taken so far, for another intake of the same round."""
         self._count_waiting()
         kind = np.uint16 if len(self.senders) < 2**16 else np.int64
-        return Part(self._counts.total().astype(kind), self.senders, self.refused)
+        return Part(self._counts.total().astype(kind), self.reports, self.refused)
 
     def join(self, part: Part) -> None:
         """Take over what was taken from other senders; counts are sums, so who counted which does not matter."""
-        if not self.senders.isdisjoint(part.senders):
+        if not self.senders.isdisjoint(part.reports):
             raise ProtocolError("a part of a round holds senders who have counted already")
-        if (part.counts.sum(axis=1, dtype=np.int64) != len(part.senders)).any():
-            raise ProtocolError(f"counts of a part do not add up to its {len(part.senders)} senders")
+        if (part.counts.sum(axis=1, dtype=np.int64) != len(part.reports)).any():
+            raise ProtocolError(f"counts of a part do not add up to its {len(part.reports)} senders")
         self._counts.join(part.counts.astype(np.int64))
-        self.senders |= part.senders
+        self.reports |= part.reports
         self.refused += part.refused
 
     def counts(self) -> I64:
@@ -100,7 +106,7 @@ class Intake:
             return ReportRefusal.MALFORMED
         # Cheap checks first; a sender is only marked as seen once a report of theirs counts, so nobody can use up
         # another's place with a forgery.
-        return self._unwelcome(envelope) or self._open(envelope)
+        return self._unwelcome(envelope) or self._open(envelope, report_digest(report))
 
     def _unwelcome(self, envelope: Envelope) -> ReportRefusal | None:
         if envelope.binding.run != self._binding.run:
@@ -118,7 +124,7 @@ class Intake:
         key = Ed25519PublicKey.from_public_bytes(envelope.sender)
         return None if envelope.is_signed(key) else ReportRefusal.SIGNATURE
 
-    def _open(self, envelope: Envelope) -> ReportRefusal | None:
+    def _open(self, envelope: Envelope, digest: bytes) -> ReportRefusal | None:
         try:
             budget, data = envelope.open(self._key)
         except ProtocolError:
@@ -133,7 +139,7 @@ class Intake:
             return ReportRefusal.BUDGET
         self._block[self._waiting] = levels
         self._waiting += 1
-        self.senders.add(envelope.sender)
+        self.reports[envelope.sender] = digest
         if self._waiting == self._block.shape[0]:
             self._count_waiting()
         return None

@@ -17,6 +17,9 @@ create table if not exists rounds (
 create table if not exists participants (
   run text not null, round integer not null, sender blob not null,
   primary key (run, round, sender)) without rowid;
+create table if not exists reports (
+  run text not null, round integer not null, sender blob not null, digest blob not null,
+  primary key (run, round, sender)) without rowid;
 create table if not exists announcements (
   run text not null, round integer not null, announcement blob not null,
   primary key (run, round)) without rowid;
@@ -174,6 +177,15 @@ class ShufflerLedger:
             self._store.put("insert into rounds values (?, ?, ?, ?)", [(run, number, *closed)])
             self._store.put("insert into participants values (?, ?, ?)", participants)
             self._append(run, b"release", str(number).encode(), *closed)
+
+    def keep_reports(self, run: str, number: int, reports: Mapping[bytes, bytes]) -> None:
+        """Keep the digests of the sealed reports in a round, by sender; in the transaction that closes the round."""
+        rows = [(run, number, sender, reports[sender]) for sender in sorted(reports)]
+        self._store.put("insert into reports values (?, ?, ?, ?)", rows)
+
+    def reports(self, run: str, number: int) -> dict[bytes, bytes]:
+        """Digests of the sealed reports in a round, by sender; none where an earlier version closed it."""
+        return dict(self._store.rows("select sender, digest from reports where run = ? and round = ?", (run, number)))
 
     def close(self) -> None:
         """Close the database."""

@@ -24,12 +24,14 @@ from apes.shuffler.service.ledger import Closed, RoundClosed, ShufflerLedger
 from apes.shuffler.service.metrics import Metrics
 from apes.shuffler.service.pieces import limited
 from apes.shuffler.service.policy import Policy
+from apes.shuffler.service.proofs import Proofs
 from apes.shuffler.service.refused import RequestRefused
 from apes.shuffler.service.store import LedgerError
 from apes.storage.json_logs import RareLog, log
 from apes.wire.announcement import ANNOUNCEMENT_BYTES, Announcement
 from apes.wire.envelope import envelope_size
 from apes.wire.frames import LENGTH, FrameReader
+from apes.wire.inclusion import REQUEST_BYTES, InclusionRequest
 from apes.wire.receipt import Receipt
 from apes.wire.release import Release
 from apes.wire.roster import Roster
@@ -70,6 +72,7 @@ class Rounds:
         self._envelope_size = envelope_size(policy.dimensions, policy.levels)
         self._locks: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
         self._refused, self._now = RareLog("refused"), now
+        self._proofs = Proofs(ledger, keys.signing)
         self.metrics = Metrics()
 
     def under(self, policy: Policy) -> "Rounds":
@@ -117,6 +120,27 @@ class Rounds:
             if closed is not None:
                 return await self._again(closed, number, stream)
             return await self._first(run, number, stream)
+
+    async def inclusion(self, run: str, number: int, stream: AsyncIterable[bytes]) -> bytes:
+        """Return the proof that a sender's report is in a round's release; the sender signs the question."""
+        self._check(run, number)
+        data = bytearray()
+        async for piece in limited(stream, REQUEST_BYTES):
+            data += piece
+        try:
+            request = InclusionRequest.parse(bytes(data))
+        except ProtocolError as error:
+            raise RequestRefused(403, "inclusion", str(error)) from None
+        if (request.run.hex(), request.round) != (run, number):
+            raise RequestRefused(403, "inclusion", "the question is about another round than it is asked of")
+        closed = await self._find(run, number)
+        if closed is None:
+            raise RequestRefused(404, "open", f"round {number} is still open")
+        act = partial(self._proofs.answer, request, closed.release, self._policy.members)
+        answer = await self._in_ledger(run, number, act)
+        if answer is None:
+            raise RequestRefused(403, "inclusion", "who asks about a report is no member")
+        return answer
 
     def count_refusal(self, refused: RequestRefused) -> None:
         """Note that a request was refused."""
@@ -193,6 +217,7 @@ class Rounds:
             self._check_members(intake.senders)
             self._announced.check_next(announcement)
             self._ledger.close_round(run, number, closed, intake.senders)
+            self._ledger.keep_reports(run, number, intake.reports)
 
         if not await self._in_ledger(run, number, partial(self._gate.passes, release.receipt, close)):
             target = f"round {number} would bring epsilon beyond the target {self._policy.target_epsilon:g}"
@@ -207,7 +232,8 @@ class Rounds:
         roster, later = self._enrolled(run)
         bound = run, number, self._policy.terms, announcement.digest.hex(), roster.digest
         sizes, blank = (len(intake.senders), later, (0, 0)), "0" * 64
-        receipt = Receipt(*bound, *sizes, blank, announcement.previous.hex(), dict(intake.refused))
+        root = self._proofs.root(announcement.binding, intake.reports.values()).hex()
+        receipt = Receipt(*bound, *sizes, blank, announcement.previous.hex(), dict(intake.refused), root)
         return Release.of(receipt, intake.counts(), self._signing)
 
     def _enrolled(self, run: str) -> tuple[Roster, int]:

@@ -29,6 +29,7 @@ from apes.shuffler.service.store import ledger_place
 from apes.shuffler.service.witness import Witness
 from apes.storage.json_logs import log, take_over_logging
 from apes.storage.settings import read_key, read_settings, read_token
+from apes.wire.inclusion import INCLUSION
 from apes.wire.release import ANNOUNCEMENT, ROUND
 from apes.wire.roster import ROSTER
 
@@ -155,6 +156,11 @@ def create_app(rounds: Rounds, token: str, latest: Callable[[], Rounds] | None =
         return Response(rounds.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     _add_beginning(app, in_force, check_caller)
+
+    @app.post(INCLUSION)
+    async def inclusion(request: Request, run: str, number: int) -> Response:
+        # Without the token: senders ask, and sign what they ask.
+        return Response(await in_force().inclusion(run, number, request.stream()), media_type=_BYTES)
 
     @app.get(ROUND)
     async def release(request: Request, run: str, number: int) -> Response:
