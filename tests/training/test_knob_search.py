@@ -1,5 +1,7 @@
 """The search among settings: as many runs as asked for, towards what is better, and the best are compared again."""
 
+from fractions import Fraction
+
 import pytest
 
 from apes.training.knob_search import FINALISTS, Knob, KnobSearch, readable
@@ -60,6 +62,18 @@ def test_a_fixed_knob_stays():
     _, ran = searched(32, fixed=["norm"])
     assert {setting[1] for setting in ran} == {1.0}
     assert len({setting[0] for setting in ran}) == 4
+
+
+def test_near_the_best_one_or_two_knobs_move_by_a_place():
+    """From the first setting that is not random on."""
+    _, ran = searched(20, share_anywhere=Fraction(1, 4))
+    places = [knob.places for knob in KNOBS]
+    for number in range(4, 16):
+        best = max(ran[:number], key=goodness)
+        moved = [abs(at.index(a) - at.index(b)) for at, a, b in zip(places, ran[number], best, strict=True)]
+        # Where all that is near was run, a setting is taken from anywhere.
+        assert (max(moved) == 1 and 1 <= sum(moved) <= 2) or ran[number] in ran[:number]
+    assert ran[:4] == searched(20)[1][:4]
 
 
 def test_same_seed_same_search():

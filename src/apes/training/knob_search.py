@@ -4,8 +4,10 @@ What is run, and how, is the caller's: tuning on public data (`apes.training.tun
 (`apes.paper.frontier.search`).
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import mean
 
 import numpy as np
@@ -37,14 +39,22 @@ class KnobSearch:
         seed: Of the search.
         fixed: Names of knobs that stay at their defaults.
         first: Settings to begin with, after the defaults.
+        share_anywhere: Of the settings that are tried, the share that is over before the search stays near the best.
     """
 
     def __init__(
-        self, knobs: Sequence[Knob], seed: int, *, fixed: Sequence[str] = (), first: Sequence[Setting] = ()
+        self,
+        knobs: Sequence[Knob],
+        seed: int,
+        *,
+        fixed: Sequence[str] = (),
+        first: Sequence[Setting] = (),
+        share_anywhere: Fraction = Fraction(2, 3),
     ) -> None:
         self._knobs = tuple(knobs)
         self.defaults: Setting = tuple(knob.default for knob in knobs)
         self._first = tuple(dict.fromkeys([self.defaults, *first]))
+        self._share_anywhere = share_anywhere
         self._free = [i for i, knob in enumerate(knobs) if knob.name not in fixed]
         self._rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([_STREAM, seed])))
         self.found: dict[Setting, list[float]] = {}
@@ -58,7 +68,7 @@ class KnobSearch:
         tried = runs - times * FINALISTS
         yield from self._first[:tried]
         for number in range(len(self._first), tried):
-            yield self._new(self.anywhere if number < 2 * tried // 3 else self._near_best)
+            yield self._new(self.anywhere if number < math.floor(tried * self._share_anywhere) else self._near_best)
         others = [setting for setting in self._ranked() if setting != self.defaults]
         for _ in range(times):
             yield from [self.defaults, *others[: FINALISTS - 1]]

@@ -11,6 +11,7 @@ counts, on either side. It says how good either side can be; who trains on priva
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from statistics import mean
 from typing import Any, Protocol
@@ -32,13 +33,15 @@ Choices = dict[str, Any]
 # Factors of what is used without a search, but for momentum, which is itself.
 KNOBS = (
     Knob("rounds", (1 / 3, 0.5, 0.75, 1.0, 1.5, 2.0)),
-    Knob("norm", (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)),
+    Knob("norm", (0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4)),
     Knob("learning_rate", (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
-    Knob("momentum", (0.5, 0.8, 0.9, 0.95), 0.8),
+    Knob("momentum", (0.0, 0.25, 0.5, 0.8, 0.9), 0.8),
     Knob("last_step", (0.1, 1 / 3, 1.0, 10 / 3)),
 )
 # One bit has a cap on budgets, too; a trusted server has nothing that would correspond to it.
 CAP = Knob("cap", (1.0, 1.4, 2.0))
+# Few settings are tried at a target, and what was found at the one before is a good place to be near.
+_SHARE_ANYWHERE = Fraction(1, 3)
 # Accuracy of so many last rounds is averaged: one round alone is luck.
 _LAST_ROUNDS = 3
 
@@ -175,7 +178,7 @@ def search(
     found: list[dict[str, Any]] = []
     earlier: list[Setting] = []
     for place, side in enumerate(sides):
-        knobs = KnobSearch(side.knobs, seed, first=earlier[-1:])
+        knobs = KnobSearch(side.knobs, seed, first=earlier[-1:], share_anywhere=_SHARE_ANYWHERE)
         for setting in knobs.settings(runs):
             choices, own_seed = side.choices(setting), seed + knobs.times_run(setting)
 
