@@ -456,11 +456,11 @@ FAULTS = (
         caught_by=("tests/paper/test_frontier.py::test_only_both_sides_are_searched_for",),
     ),
     Fault(
-        name="the-search-compares-one-lucky-run",
-        consequence="A setting that was lucky once is kept, though it was not among those that were run again.",
+        name="the-search-chooses-what-was-lucky-once",
+        consequence="A setting that was lucky in one run is kept, though it was not among those that were run again.",
         file="src/apes/training/knob_search.py",
-        before="        often = max(len(runs) for runs in self.found.values())\n",
-        after="        often = min(len(runs) for runs in self.found.values())\n",
+        before="max(self._finalists, key=lambda setting: mean(self.found[setting]))",
+        after="max(self.found, key=lambda setting: max(self.found[setting]))",
         caught_by=("tests/training/test_knob_search.py",),
     ),
     Fault(

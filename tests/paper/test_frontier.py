@@ -255,11 +255,7 @@ SEARCHED = {"rounds": 33, "norm": 0.7, "learning_rate": 3.0, "momentum": 0.9, "l
 @pytest.fixture
 def searched(tmp_path, monkeypatch):
     """Settings that were searched for on the digits, at one target."""
-    ways = {
-        name: {"runs_per_target": 8, "points": [{"target": 1.0, "choices": SEARCHED}]}
-        for pair in PAIRS
-        for name in pair
-    }
+    ways = {name: {"points": [{"target": 1.0, "choices": SEARCHED, "runs": 8}]} for pair in PAIRS for name in pair}
     monkeypatch.setattr("apes.paper.frontier.tuned.FOLDER", tmp_path)
     kept = {"made_by": "python -m benchmarks.frontier_settings --data digits", "users": 10_000, "ways": ways}
     (tmp_path / "tuned-digits.json").write_text(json.dumps(kept))
@@ -344,7 +340,7 @@ def test_caption_says_what_the_figures_say(figures):
 def test_caption_and_tables_say_what_was_searched_for(figures):
     assert "No settings were searched for on this data set, for either side." in FRONTIER.caption(figures)
     assert [table.title for table in FRONTIER.tables(figures)][2:] == []
-    figures["search"] = {"made_by": "python -m one", "runs": {TRUSTED: 8, ONE_BIT: 8}}
+    figures["search"] = {"made_by": "python -m one", "runs": {TRUSTED: [8, 0], ONE_BIT: [8, 0]}}
     figures["ways"][ONE_BIT_AS_IT_IS]["points"] = [point(1.0, 89.5), point(8.0, 94.0)]
     for name in (TRUSTED, ONE_BIT):
         figures["ways"][name]["points"][0]["searched_for"] = SEARCHED | ({"cap": 0.25} if name == ONE_BIT else {})

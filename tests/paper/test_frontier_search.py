@@ -12,6 +12,7 @@ from apes.paper.frontier.search import KNOBS, HeldOut, OneBitSide, TrustedSide, 
 from apes.paper.frontier.trusted_server import TrustedServer
 from apes.paper.frontier.tuned import choices_at
 from apes.terms.fitting import fitted
+from apes.training.knob_search import Knob
 
 DELTA = 1e-3
 SIMULATION = apes.Simulation(features="pixels", users=96, budgets="0.5:50%,1:50%", seed=5)
@@ -112,22 +113,43 @@ def test_a_search_is_of_training_people_alone_and_is_taken_up_where_it_was(kind,
             kept[name] = run()
         return kept[name]
 
-    targets = (1.0, 4.0)
-    found = search([kind(held, target, DELTA) for target in targets], runs=8, seed=3, ran=ran)
-    assert [set(point) for point in found] == [{"choices", "accuracy", "usual"}] * 2
-    for point in found:
-        assert 0.1 < point["usual"] <= point["accuracy"] <= 1
+    sides = [kind(held, target, DELTA) for target in (0.5, 1.0, 4.0, 8.0)]
+    found = search(sides, runs=(0, 8, 8, 0), seed=3, ran=ran)
+    assert [point.runs for point in found] == [0, 8, 8, 0]
+    for point in found[1:3]:
+        assert 0.1 < point.usual <= point.accuracy <= 1
     # As many runs at either target; a setting whose cap is cut to the largest budget may be another one's run.
-    places = [json.loads(name)[0] for name in kept]
-    assert 12 <= len(places) <= 16
+    assert {json.loads(name)[0] for name in kept} == {1, 2}
+    assert 12 <= len(kept) <= 16
     assert {json.loads(name)[2] for name in kept} == {3, 4}
-    again = search(
-        [kind(held, target, DELTA) for target in targets],
-        runs=8,
-        seed=3,
-        ran=lambda p, c, s, run: kept[json.dumps([p, c, s])],
-    )
+    again = search(sides, runs=(0, 8, 8, 0), seed=3, ran=lambda p, c, s, run: kept[json.dumps([p, c, s])])
     assert again == found
+
+
+class Counted:
+    """A way to train whose accuracy is known: it has one knob, and a target that choices are in proportion to."""
+
+    knobs = (Knob("rounds", (0.25, 0.5, 1.0, 2.0)),)
+
+    def __init__(self, usual, best):
+        self.usual, self.best = usual, best
+
+    def choices(self, setting):
+        return {"rounds": self.usual * setting[0]}
+
+    def accuracies(self, choices, seed):
+        return [0.0, *[1 - abs(choices["rounds"] - self.best) / 100] * 3]
+
+
+def test_targets_that_are_not_searched_for_take_over_in_proportion():
+    sides = [Counted(10, 0), Counted(20, 40), Counted(30, 0), Counted(40, 10), Counted(60, 0)]
+    found = search(sides, runs=(0, 24, 0, 24, 0), seed=1)
+    # Twice the usual at the second target, a quarter of it at the fourth.
+    assert [point.choices["rounds"] for point in found] == [20, 40, 60, 10, 15]
+    assert [point.runs for point in found] == [0, 24, 0, 24, 0]
+    assert (found[1].accuracy, found[1].usual) == (1.0, 0.8)
+    assert (found[3].accuracy, found[3].usual) == (1.0, 0.7)
+    assert found[0].accuracy is None
 
 
 POINTS = [{"target": target, "choices": {"rounds": int(10 * target)}} for target in (1.0, 0.5, 4.0)]

@@ -57,6 +57,7 @@ class KnobSearch:
         self._share_anywhere = share_anywhere
         self._free = [i for i, knob in enumerate(knobs) if knob.name not in fixed]
         self._rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([_STREAM, seed])))
+        self._finalists: tuple[Setting, ...] = ()
         self.found: dict[Setting, list[float]] = {}
 
     def settings(self, runs: int) -> Iterator[Setting]:
@@ -70,8 +71,9 @@ class KnobSearch:
         for number in range(len(self._first), tried):
             yield self._new(self.anywhere if number < math.floor(tried * self._share_anywhere) else self._near_best)
         others = [setting for setting in self._ranked() if setting != self.defaults]
+        self._finalists = (self.defaults, *others[: FINALISTS - 1])
         for _ in range(times):
-            yield from [self.defaults, *others[: FINALISTS - 1]]
+            yield from self._finalists
 
     def record(self, setting: Setting, accuracy: float) -> None:
         """Say how a run of a setting did."""
@@ -82,9 +84,8 @@ class KnobSearch:
         return len(self.found.get(setting, ()))
 
     def best(self) -> Setting:
-        """The best of those that were run most often."""
-        often = max(len(runs) for runs in self.found.values())
-        return max((s for s, runs in self.found.items() if len(runs) == often), key=lambda s: mean(self.found[s]))
+        """The best of those that were run again in the end."""
+        return max(self._finalists, key=lambda setting: mean(self.found[setting]))
 
     def anywhere(self) -> Setting:
         """A setting at random."""

@@ -68,7 +68,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search found: the best of all that were run most often, the defaults beside it, and all trials."""
+    """What a search found: the best of all that were run again in the end, the defaults beside it, and all trials."""
 
     best: Trial
     default: Trial
@@ -154,7 +154,7 @@ class _Search:
         self.knobs.record(setting, mean(last))
 
     def outcome(self) -> Tuned:
-        """The best of those that were run most often."""
+        """The best of those that were run again in the end."""
         trials = {setting: Trial(self.choices(setting), tuple(found)) for setting, found in self.knobs.found.items()}
         return Tuned(
             trials[self.knobs.best()],

@@ -50,11 +50,14 @@ def _figures(setting: Setting, result: Results) -> Figures:
 
 
 def _search(setting: Setting) -> Figures | None:
-    """How settings were searched for, where the runs are made with such: the command, and runs per target by way."""
+    """How settings were searched for, where the runs are made with such: the command, and runs by way and target."""
     kept = tuned(setting.data)
     if kept is None or searched_for(setting, ONE_BIT, setting.targets[0]) is None:
         return None
-    return {"made_by": kept["made_by"], "runs": {name: way["runs_per_target"] for name, way in kept["ways"].items()}}
+    return {
+        "made_by": kept["made_by"],
+        "runs": {name: [point["runs"] for point in way["points"]] for name, way in kept["ways"].items()},
+    }
 
 
 def _point(setting: Setting, name: str, target: float | None, result: Results) -> Figures:
@@ -130,7 +133,10 @@ def _searched(figures: Figures) -> Table:
             if point["searched_for"] is not None:
                 values = [point["searched_for"].get(name) for name in names]
                 rows.append([way["title"], f"{point['target']:g}", *("-" if v is None else f"{v:g}" for v in values)])
-    runs = ", ".join(f"{figures['ways'][name]['title']}: {count}" for name, count in figures["search"]["runs"].items())
+    runs = "; ".join(
+        f"{figures['ways'][name]['title']}: {', '.join(map(str, counts))}"
+        for name, counts in figures["search"]["runs"].items()
+    )
     note = (
         f"Found on the training part, by held-out people, never on test images ({figures['search']['made_by']}); runs "
         f"per target: {runs}. What this search cost in privacy is in no epsilon here, on either side."

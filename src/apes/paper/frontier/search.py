@@ -9,7 +9,7 @@ counts, on either side. It says how good either side can be; who trains on priva
 (`apes tune`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -32,16 +32,16 @@ from apes.training.workers import Workers
 Choices = dict[str, Any]
 # Factors of what is used without a search, but for momentum, which is itself.
 KNOBS = (
-    Knob("rounds", (1 / 3, 0.5, 0.75, 1.0, 1.5, 2.0)),
-    Knob("norm", (0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4)),
-    Knob("learning_rate", (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
-    Knob("momentum", (0.0, 0.25, 0.5, 0.8, 0.9), 0.8),
-    Knob("last_step", (0.1, 1 / 3, 1.0, 10 / 3)),
+    Knob("rounds", (0.5, 0.75, 1.0, 1.5, 2.0)),
+    Knob("norm", (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)),
+    Knob("learning_rate", (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
+    Knob("momentum", (0.0, 0.5, 0.8, 0.9), 0.8),
+    Knob("last_step", (1 / 3, 1.0, 10 / 3)),
 )
 # One bit has a cap on budgets, too; a trusted server has nothing that would correspond to it.
 CAP = Knob("cap", (1.0, 1.4, 2.0))
 # Few settings are tried at a target, and what was found at the one before is a good place to be near.
-_SHARE_ANYWHERE = Fraction(1, 3)
+_SHARE_ANYWHERE = Fraction(1, 2)
 # Accuracy of so many last rounds is averaged: one round alone is luck.
 _LAST_ROUNDS = 3
 
@@ -157,42 +157,70 @@ def _stepped(turned: dict[str, float], learning_rate: float, last_step: float) -
     }
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a search came to at a target.
+
+    Attributes:
+        choices: Fields of a plan.
+        runs: Trainings at this target; 0 where it takes over what was found at another.
+        accuracy: On those who judge, in [0, 1], mean over the runs of this setting.
+        usual: The same of what is used without a search.
+    """
+
+    choices: Choices
+    runs: int
+    accuracy: float | None = None
+    usual: float | None = None
+
+
 def search(
-    sides: Iterable[Side],
+    sides: Sequence[Side],
     *,
-    runs: int,
+    runs: Sequence[int],
     seed: int,
     ran: Callable[[int, Choices, int, Callable[[], float]], float] = lambda place, choices, seed, run: run(),
-) -> list[dict[str, Any]]:
-    """The best settings found for sides that are one way at rising targets; as many runs for each.
+) -> list[Found]:
+    """The best settings found for sides that are one way at rising targets.
 
     Args:
         sides: One per target.
-        runs: Trainings per target, at least 8.
+        runs: Trainings for each side, at least 8; or 0, to take over what was found at the target before (or at the
+            first one that is searched for), in proportion to what is used at this target without a search.
         seed: Of the search, and of the noise of first runs; later runs of a setting take the seeds after it.
         ran: Called with a side's place, choices, a seed and the training itself: keeps results, or answers from those.
-
-    Returns:
-        Per side ``choices``, mean ``accuracy`` in [0, 1] on those who judge, and ``usual``, that of the defaults.
     """
-    found: list[dict[str, Any]] = []
-    earlier: list[Setting] = []
+    found: dict[int, KnobSearch] = {}
     for place, side in enumerate(sides):
-        knobs = KnobSearch(side.knobs, seed, first=earlier[-1:], share_anywhere=_SHARE_ANYWHERE)
-        for setting in knobs.settings(runs):
-            choices, own_seed = side.choices(setting), seed + knobs.times_run(setting)
+        if runs[place]:
+            first = [knobs.best() for knobs in found.values()][-1:]
+            found[place] = KnobSearch(side.knobs, seed, first=first, share_anywhere=_SHARE_ANYWHERE)
+            _search_at(place, side, found[place], runs[place], seed, ran)
+    return [_found_at(place, side, found) for place, side in enumerate(sides)]
 
-            def run(side: Side = side, choices: Choices = choices, own_seed: int = own_seed) -> float:
-                return mean(side.accuracies(choices, own_seed)[-_LAST_ROUNDS:])
 
-            knobs.record(setting, ran(place, choices, own_seed, run))
+def _search_at(
+    place: int,
+    side: Side,
+    knobs: KnobSearch,
+    runs: int,
+    seed: int,
+    ran: Callable[[int, Choices, int, Callable[[], float]], float],
+) -> None:
+    for setting in knobs.settings(runs):
+        choices, own_seed = side.choices(setting), seed + knobs.times_run(setting)
+
+        def run(choices: Choices = choices, own_seed: int = own_seed) -> float:
+            return mean(side.accuracies(choices, own_seed)[-_LAST_ROUNDS:])
+
+        knobs.record(setting, ran(place, choices, own_seed, run))
+
+
+def _found_at(place: int, side: Side, found: Mapping[int, KnobSearch]) -> Found:
+    if place in found:
+        knobs = found[place]
         best = knobs.best()
-        earlier.append(best)
-        found.append(
-            {
-                "choices": side.choices(best),
-                "accuracy": mean(knobs.found[best]),
-                "usual": mean(knobs.found[knobs.defaults]),
-            }
-        )
-    return found
+        accuracy, usual = (mean(knobs.found[setting]) for setting in (best, knobs.defaults))
+        return Found(side.choices(best), sum(map(len, knobs.found.values())), accuracy, usual)
+    before = [other for other in found if other < place]
+    return Found(side.choices(found[max(before) if before else min(found)].best()), 0)
