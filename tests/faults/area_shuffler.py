@@ -566,5 +566,6 @@ FAULTS = (
         before="        if announced is not None and announced.hex() != digest:\n",
         after="        if announced is not None and announced.hex() == digest * 2:\n",
         caught_by=("tests/federation/test_included.py::test_a_vaults_owner_learns_which_reports_counted",),
+        level="service",
     ),
 )
