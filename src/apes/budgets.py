@@ -12,7 +12,6 @@ import numpy as np
 from apes.checks import positive_array, whole
 from apes.errors import DataError, ParameterError
 from apes.mathematics.arrays import F64, I64
-from apes.mathematics.randomness import Purpose, SimulationSource
 
 MOST_USERS = 10**8
 """Users whose budgets are held at once: 800 MB."""
@@ -49,6 +48,8 @@ _FORMS = (
     f"{', '.join(LAWS)}, constant:E, grid:LOW:HIGH, shares such as 0.1:60%,0.5:30%,1:10%, file:PATH or file:PATH:COLUMN"
 )
 _SHARES = "shares"
+# With the seed, what NumPy's generator of these laws is seeded with.
+_STREAM = 4
 # Shares are added up as the fractions that their texts stand for, and long texts make long fractions.
 _LONGEST_SHARE = 40
 
@@ -79,11 +80,17 @@ def make_budgets(spec: str, users: int | None, seed: int) -> F64:
     if users is None:
         raise ParameterError(f"users must be given: only a file says how many there are, not {spec!r}; got none")
     if kind in LAWS:
-        return LAWS[kind](SimulationSource(seed).generator(Purpose.BUDGETS), users)
+        return LAWS[kind](_generator(seed), users)
     if kind == _SHARES:
         budgets, shares = parse_shares(spec)
         return np.repeat(budgets, users_by_share(shares, users))
     return positive_array("budgets", np.linspace(ends[0], ends[-1], users))
+
+
+def _generator(seed: int) -> np.random.Generator:
+    """NumPy's generator, for budgets of people who are made up: nothing of it is secret, so no secret may seed it."""
+    words = np.random.SeedSequence([whole("seed", seed, 0, 2**64 - 1), 0, _STREAM, 0])
+    return np.random.Generator(np.random.Philox(words))
 
 
 def check_budgets(spec: str) -> tuple[str, str, list[float]]:

@@ -5,13 +5,17 @@ from typing import Protocol
 
 import numpy as np
 
-from apes.checks import finite
+from apes.checks import finite, whole
 from apes.client.clip import clip_updates
 from apes.client.randomizer import Place, Randomizer, Values
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
+from apes.mathematics.chacha import GROUP_WORDS, fill_words, room_for
 from apes.mathematics.compiled import compiled
-from apes.mathematics.randomness import Address, Key, Purpose, SimulationSource, philox
+from apes.mathematics.randomness import MOST_ADDRESSES, Address, Key, Purpose, SimulationSource
+
+_GROUP_NUMBERS = GROUP_WORDS // 2
+_DROPPED = np.uint64(11)
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class Draws:
 
     Attributes:
         place: First user and first coordinate.
-        source: The round's randomness; not cryptographic.
+        source: The round's randomness: a cipher's stream, secret unless its key follows from a seed.
         shape: Users and coordinates.
     """
 
@@ -29,11 +33,12 @@ class Draws:
     shape: tuple[int, int]
 
     def uniforms(self, stage: int = 0) -> F64:
-        """Independent uniform numbers in [0, 1), one per user and coordinate; other stages give others."""
+        """Independent uniform numbers in [0, 1), one per user and coordinate; other stages, below 2^32, give others."""
+        whole("stage", stage, 0, MOST_ADDRESSES - 1)
         out = np.empty(self.shape)
         purpose = Purpose.FOREIGN if self.place.purpose is Purpose.REPORT else Purpose.FOREIGN_PADDING
         place = Place(self.place.first_user, self.place.first_coordinate, purpose)
-        _fill_uniforms(place.address(self.source), stage, self.source.key, out)
+        _fill_uniforms(place.address(self.source, self.shape), stage, self.source.key, out)
         return out
 
 
@@ -76,10 +81,16 @@ class ForeignRandomizer(Randomizer):
 
 @compiled
 def _fill_uniforms(address: Address, stage: int, key: Key, out: F64) -> None:
-    """Fill a block (users x coordinates) with multiples of 2^-53 in [0, 1), each from a counter of its own."""
+    """Fill a block (users x coordinates) with multiples of 2^-53 in [0, 1).
+
+    Coordinate c has words 2 c and 2 c + 1 of the stage (`apes.mathematics.chacha`), the lower half first; the lowest 11
+    bits are dropped.
+    """
     first_user, first, stream = address
+    words = room_for(first, out.shape[1], _GROUP_NUMBERS)
+    numbers = words.view(np.uint64)[first % _GROUP_NUMBERS :]
     for u in range(out.shape[0]):
-        for c in range(out.shape[1]):
-            user, index = np.uint64(first_user + u), np.uint64(first + c)
-            a, b, _, _ = philox(index, np.uint64(stage), user, stream, key[0], key[1])
-            out[u, c] = np.float64(((a << np.uint64(32)) | b) >> np.uint64(11)) * 2.0**-53
+        user = np.uint64(first_user + u)
+        fill_words(np.uint64(first // _GROUP_NUMBERS), np.uint64(stage), user, stream, key, words)
+        for i in range(out.shape[1]):
+            out[u, i] = np.float64(numbers[i] >> _DROPPED) * 2.0**-53

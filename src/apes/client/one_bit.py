@@ -45,7 +45,8 @@ class OneBit(Randomizer):
         """Bits drawn from the simulation's randomness, of whole updates."""
         updates, bits = _whole_updates(updates, tables.size), np.empty(updates.shape, dtype=np.uint8)
         limit = norm_limit(self.norm, self.clip)
-        if not draw_bits(updates, tables, self.clip, limit, place.address(source), source.key, bits):
+        address = place.address(source, updates.shape)
+        if not draw_bits(updates, tables, self.clip, limit, address, source.key, bits):
             finite("updates", updates)
             raise ParameterError("updates must be finite")
         return bits

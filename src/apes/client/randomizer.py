@@ -20,7 +20,7 @@ from apes.client.draws.padding import draw_padding
 from apes.client.kept_tables import KeptTables
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64, U8, U64
-from apes.mathematics.randomness import Address, Purpose, SimulationSource, SystemSource
+from apes.mathematics.randomness import Address, Purpose, SimulationSource, SystemSource, check_addresses
 from apes.mathematics.thresholds import MAX_LEVELS, acceptance_thresholds
 
 _KEPT = KeptTables()
@@ -36,8 +36,11 @@ class Place:
     first_coordinate: int
     purpose: Purpose = Purpose.REPORT
 
-    def address(self, source: SimulationSource) -> Address:
-        """The place in a round's randomness."""
+    def address(self, source: SimulationSource, shape: tuple[int, ...]) -> Address:
+        """The place in a round's randomness of a block of this shape, users x coordinates."""
+        users, coordinates = shape
+        check_addresses("users", self.first_user, users)
+        check_addresses("coordinates", self.first_coordinate, coordinates)
         return self.first_user, self.first_coordinate, source.stream(self.purpose)
 
 
@@ -88,7 +91,7 @@ class CodedClipLaplace(Randomizer):
         """Levels drawn from the simulation's randomness."""
         updates = as_block(updates, tables.shape[0])
         codes = np.empty(updates.shape, dtype=np.uint8)
-        if not draw_codes(updates, tables, self.clip, place.address(source), source.key, codes):
+        if not draw_codes(updates, tables, self.clip, place.address(source, updates.shape), source.key, codes):
             finite("updates", updates)
             raise ParameterError("updates must be finite")
         return codes
@@ -96,7 +99,7 @@ class CodedClipLaplace(Randomizer):
     def padding(self, tables: U64, width: int, place: Place, source: SimulationSource) -> U8:
         """Levels of perturbed zeros, to 2^-24 in total variation (`apes.client.draws.padding`)."""
         codes = np.empty((tables.shape[0], width), dtype=np.uint8)
-        draw_padding(tables, place.address(source), source.key, codes)
+        draw_padding(tables, place.address(source, codes.shape), source.key, codes)
         return codes
 
     def draw_on_device(self, updates: F32, budgets: F64, source: SystemSource) -> U8:
@@ -112,13 +115,13 @@ class ContinuousClipLaplace(Randomizer):
     def draw(self, updates: F32, tables: F64, place: Place, source: SimulationSource) -> F32:
         """Values in [-C, C]."""
         updates, out = _finite_block(updates, tables.size)
-        draw_clip_laplace(updates, tables, self.clip, place.address(source), source.key, out)
+        draw_clip_laplace(updates, tables, self.clip, place.address(source, out.shape), source.key, out)
         return out
 
     def padding(self, tables: F64, width: int, place: Place, source: SimulationSource) -> F32:
         """Values of perturbed zeros."""
         out = np.empty((tables.size, width), dtype=np.float32)
-        draw_clip_laplace_at_zero(tables, self.clip, place.address(source), source.key, out)
+        draw_clip_laplace_at_zero(tables, self.clip, place.address(source, out.shape), source.key, out)
         return out
 
 
@@ -128,7 +131,7 @@ class LaplaceNoise(Randomizer):
     def draw(self, updates: F32, tables: F64, place: Place, source: SimulationSource) -> F32:
         """The clipped updates plus noise of scale 2C / epsilon."""
         updates, out = _finite_block(updates, tables.size)
-        draw_laplace(updates, tables, self.clip, place.address(source), source.key, out)
+        draw_laplace(updates, tables, self.clip, place.address(source, out.shape), source.key, out)
         return out
 
 

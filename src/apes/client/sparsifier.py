@@ -44,7 +44,8 @@ class _KeepB(ABC):
         """Pad all but b reports of every user."""
         self._check(values.shape[1])
         kept = np.empty(values.shape, dtype=np.bool_)
-        self._choose(values, tables, replace(place, purpose=Purpose.CHOICE).address(source), source.key, kept)
+        address = replace(place, purpose=Purpose.CHOICE).address(source, values.shape)
+        self._choose(values, tables, address, source.key, kept)
         padding = randomizer.padding(tables, values.shape[1], replace(place, purpose=Purpose.PADDING), source)
         put_kept(values, kept, padding)
         return padding

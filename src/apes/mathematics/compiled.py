@@ -60,6 +60,11 @@ def inlined(function: F) -> F:
     return cast(F, njit(inline="always", error_model="numpy")(function))
 
 
+def unfolded(function: F) -> F:
+    """Compile a function into its callers as `inlined` does, but in LLVM: in a tenth of the time where it is long."""
+    return cast(F, njit(forceinline=True, error_model="numpy")(function))
+
+
 class _Quiet:
     """Who keeps BLAS quiet now, and how to let it go again."""
 

@@ -1,11 +1,13 @@
-"""Random sources: a counter-based one for simulation, the operating system's for devices.
+"""Random sources: one with addresses for simulation, the operating system's for devices.
 
-Simulation uses Philox4x32-10 (Salmon et al., SC 2011), a keyed bijection of 128-bit counters that passes
-BigCrush; the key is the seed, the counter is (index, stage, user, round and purpose). Every draw has an
-address, so no result depends on the order of work, on block sizes or on threads. It is *not*
-cryptographic: a device draws from `SystemSource` instead, which cannot be seeded.
+A simulation's randomness is the stream of the cipher ChaCha20 (`apes.mathematics.chacha`) under a key of 256 bits. The
+key is secret where it comes from the operating system, and known to everybody who knows or guesses the seed where it
+follows from one. Every draw has an address (index, stage, user, round and purpose), so no result depends on the order
+of work, on block sizes or on threads, and without the key no draw tells anything about another. A device draws from
+`SystemSource`, which cannot be seeded.
 """
 
+import hashlib
 import math
 import os
 from dataclasses import dataclass, field
@@ -18,17 +20,17 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from apes.checks import whole
 from apes.errors import ParameterError
-from apes.mathematics.arrays import U8, U64, Word
-from apes.mathematics.compiled import inlined
+from apes.mathematics.arrays import U8, U32, U64, Word
 
-_MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_KEY_STEP_0, _KEY_STEP_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
-_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-_ROUNDS = 10
 _PURPOSE_SHIFT = 24
 _KEY_BYTES = 32
+_SEED_BYTES = 8
+_SEED_DOMAIN = b"apes.StreamKey.from_seed, version 1: "
+MOST_ADDRESSES = 2**32
+"""Users of a simulation, and coordinates of a report: each has a word of 32 bits of a block's address."""
 
-Key = tuple[Word, Word]
+# The eight words of a key of 256 bits.
+Key = U32
 # First user and first coordinate of a block of draws, and their stream.
 Address = tuple[int, int, Word]
 
@@ -40,25 +42,9 @@ class Purpose(IntEnum):
     PADDING = 1
     CHOICE = 2
     SHUFFLE = 3
-    BUDGETS = 4
+    BUDGET_ORDER = 4
     FOREIGN = 5
     FOREIGN_PADDING = 6
-
-
-@inlined
-# parameters: the counter's four words and the key's two.
-def philox(c0: Word, c1: Word, c2: Word, c3: Word, k0: Word, k1: Word) -> tuple[Word, Word, Word, Word]:
-    """Philox4x32-10: four 32-bit words, held in 64-bit ones, from a 128-bit counter and a 64-bit key.
-
-    Six parameters, since compiled code keeps words apart in registers.
-    """
-    for _ in range(_ROUNDS):
-        p0 = _MULTIPLIER_0 * c0
-        p1 = _MULTIPLIER_1 * c2
-        c0, c1, c2, c3 = (p1 >> _HALF) ^ c1 ^ k0, p1 & _LOW, (p0 >> _HALF) ^ c3 ^ k1, p0 & _LOW
-        k0 = (k0 + _KEY_STEP_0) & _LOW
-        k1 = (k1 + _KEY_STEP_1) & _LOW
-    return c0, c1, c2, c3
 
 
 @dataclass(frozen=True)
@@ -88,7 +74,8 @@ class StreamKey:
     def from_seed(cls, seed: int) -> "StreamKey":
         """Derive the key of a seed in [0, 2^64): for reproduction and tests, not secret."""
         whole("seed", seed, 0, 2**64 - 1)
-        return cls(seed.to_bytes(_KEY_BYTES, "little"), is_seeded=True)
+        material = hashlib.sha256(_SEED_DOMAIN + seed.to_bytes(_SEED_BYTES, "little")).digest()
+        return cls(material, is_seeded=True)
 
 
 @dataclass(frozen=True)
@@ -110,19 +97,18 @@ class SimulationSource:
 
     @property
     def key(self) -> Key:
-        """The two 32-bit words of Philox's key."""
-        words = np.frombuffer(self.run_key.material, dtype="<u4").astype(np.uint64)
-        return words[0], words[1]
+        """The eight words of the cipher's key."""
+        return np.frombuffer(self.run_key.material, dtype="<u4").astype(np.uint32)
 
     def stream(self, purpose: Purpose) -> np.uint64:
-        """The fourth word of the counter: the round, and what the numbers are for."""
+        """The fourth word of an address: the round, and what the numbers are for."""
         return np.uint64(self.round | (int(purpose) << _PURPOSE_SHIFT))
 
-    def generator(self, purpose: Purpose, index: int = 0) -> np.random.Generator:
-        """A NumPy generator of its own for (seed, round, purpose, index)."""
-        number = int.from_bytes(self.run_key.material, "little")
-        words = np.random.SeedSequence([number, self.round, int(purpose), index])
-        return np.random.Generator(np.random.Philox(words))
+
+def check_addresses(name: str, first: int, count: int) -> None:
+    """Refuse a range of users or coordinates, ``first`` to ``first + count - 1``, whose numbers need over 32 bits."""
+    if not 0 <= first <= first + count <= MOST_ADDRESSES:
+        raise ParameterError(f"{name} must be numbered within [0, {MOST_ADDRESSES}), got {first}..{first + count - 1}")
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,18 @@ import numpy as np
 from apes.checks import whole
 from apes.errors import ParameterError, ProtocolError
 from apes.mathematics.arrays import F32, F64, I64, U8, U32, Bools
+from apes.mathematics.chacha import GROUP_WORDS, fill_words
 from apes.mathematics.compiled import compiled
-from apes.mathematics.randomness import Key, Purpose, SimulationSource, philox
+from apes.mathematics.randomness import Key, Purpose, SimulationSource, check_addresses
 from apes.messages import Batch, CountedBatch, PermutedBatch, Report, SummedBatch
 from apes.shuffler.counts import LevelCounts
 from apes.shuffler.parts import Counts, Part, Reports, Spans, Sums, spans_of, users_in
 
 _FIXED_POINT = 2.0**32
-_WORD = np.uint64(32)
-_ONE, _TWO = np.uint64(1), np.uint64(2)
+_WORD, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+_ONE = np.uint64(1)
+_GROUP_NUMBERS = GROUP_WORDS // 2
+_GROUPS_AT_ONCE = 16
 
 
 class Collector(ABC):
@@ -39,6 +42,8 @@ class Collector(ABC):
         self._span = range(whole("users", users, 1)) if span is None else span
         if not 0 <= self._span.start < self._span.stop <= users:
             raise ParameterError(f"span must be in order within [0, {users}], got {self._span}")
+        check_addresses("users", 0, users)
+        check_addresses("dimensions", 0, dimensions)
         self._received = np.zeros(len(self._span), dtype=np.int64)
         self._budgets = np.full(len(self._span), np.nan)
         self._dimensions, self._source = dimensions, source
@@ -68,7 +73,9 @@ class Collector(ABC):
     def release(self) -> Batch:
         """Hand over the batch, and the budgets in an order of their own, once everybody has reported everything."""
         self._check_complete(self._received == self._dimensions)
-        return self._batch(self._source.generator(Purpose.SHUFFLE).permutation(self._budgets))
+        budgets = self._budgets.copy()
+        permute_rows(budgets.reshape(1, -1), 0, self._source.stream(Purpose.BUDGET_ORDER), self._source.key)
+        return self._batch(budgets)
 
     def _check_complete(self, complete: Bools) -> None:
         if not complete.all():
@@ -216,13 +223,14 @@ def _add_fixed(values: F32, largest: float, sums: I64) -> bool:
 
 
 @compiled
-def permute_rows(values: F32 | U8, first: int, stream: np.uint64, key: Key) -> None:
+def permute_rows(values: F32 | F64 | U8, first: int, stream: np.uint64, key: Key) -> None:
     """Give every row of ``values`` an independent uniform permutation (Fisher-Yates), in place.
 
-    A row has fewer than 2^32 places; unsigned indices spare a test for negative ones.
+    Row r has the words of "user" ``first + r``, place i of it words 2 i and 2 i + 1 of stage 0. A row has fewer than
+    2^32 places; unsigned indices spare a test for negative ones.
     """
     rows, n = values.shape
-    partners = np.empty(2 * (n // 2 + 1), dtype=np.uint32)
+    partners = np.empty(n, dtype=np.uint32)
     for r in range(rows):
         row = values[r]
         _partners(np.uint64(first + r), stream, key, partners)
@@ -236,11 +244,14 @@ def permute_rows(values: F32 | U8, first: int, stream: np.uint64, key: Key) -> N
 def _partners(row: np.uint64, stream: np.uint64, key: Key, partners: U32) -> None:
     """For every place i of a row a uniform place in 0 .. i.
 
-    A 64-bit fraction times i + 1: no place is off by more than 2^-32 of its probability for n < 2^32.
+    A number of 64 bits times i + 1, of which the upper half is kept: each place has its probability to 2^-64, so all of
+    them together are within (i + 1) / 2^64 of uniform in total variation, and the order of n within n (n + 1) / 2^65.
     """
-    for m in range(np.uint64(partners.size // 2)):
-        a, b, c, d = philox(np.uint64(m), np.uint64(0), row, stream, key[0], key[1])
-        bound = _TWO * m + _ONE
-        partners[_TWO * m] = np.uint32((a * bound + ((b * bound) >> _WORD)) >> _WORD)
-        bound = _TWO * m + _TWO
-        partners[_TWO * m + _ONE] = np.uint32((c * bound + ((d * bound) >> _WORD)) >> _WORD)
+    words = np.empty(_GROUPS_AT_ONCE * GROUP_WORDS, dtype=np.uint32)
+    numbers = words.view(np.uint64)
+    for start in range(0, partners.size, numbers.size):
+        fill_words(np.uint64(start // _GROUP_NUMBERS), np.uint64(0), row, stream, key, words)
+        for m in range(min(numbers.size, partners.size - start)):
+            upper, lower = numbers[m] >> _WORD, numbers[m] & _LOW
+            bound = np.uint64(start + m + 1)
+            partners[start + m] = np.uint32((upper * bound + ((lower * bound) >> _WORD)) >> _WORD)

@@ -8,11 +8,12 @@ The update is clipped to steps k of C / N, N = 2^20 (`apes.client.clip.clip_norm
 Both are exact, and so is what both make together: the bit that leaves, 1 for +1, is 1 with probability S / 2^85,
 S = 2^84 + k G, G = 2^64 - 2 F.
 
-A simulation therefore compares one uniform number of 85 bits with S. Its first 16 are the half c % 8 of stage 0, index
-c // 8; only when they do not decide are the other 69 drawn, from stage TIE, index c. A comparison with a *rounded*
-probability would be off by more than small budgets allow: what floating point says is taken only where it cannot be
-wrong. A device takes two words per coordinate from the operating system, whatever the data, and nothing that it does
-branches on them.
+A simulation therefore compares one uniform number of 85 bits with S. Its first 16 are a half of word c // 2 of stage 0
+(`apes.mathematics.chacha`), the lower one for even c. Only when they do not decide are the other 69 drawn, from the
+block of stage TIE with index c: 5 are the upper bits of its word 2, 64 are its words 0 and 1. A comparison with a
+*rounded* probability would be off by more than small budgets allow: what floating point says is taken only where it
+cannot be wrong. A device takes two words per coordinate from the operating system, whatever the data, and nothing that
+it does branches on them.
 """
 
 # parameters: compiled loops take arrays and words; numba does not know our objects.
@@ -20,21 +21,23 @@ branches on them.
 import numpy as np
 
 from apes.client.clip import GRID, clip_norm
-from apes.client.draws.coded import TIE, Place, first_words
+from apes.client.draws.coded import TIE, Place
 from apes.mathematics.arrays import F32, I32, U8, U16, U64
+from apes.mathematics.chacha import GROUP_WORDS, block_at, fill_words, room_for
 from apes.mathematics.compiled import compiled
-from apes.mathematics.randomness import Address, Key, SystemSource, philox
+from apes.mathematics.randomness import Address, Key, SystemSource
 from apes.mathematics.uint128 import ZERO, add, mul_high, subtract
 
 _ROUNDING = np.uint32(2 * GRID - 1)
 # S / 2^69 is compared with 16 bits in float32. Its error: 2^-9 of rounding G, k G and the sum each, all below 2^16, and
 # as much of the difference; 2^-7 altogether.
 _HALF_WAY, _UNIT, _UNSURE = np.float32(2**15), 2.0**-69, np.float32(2.0**-6)
-_FURTHER_BITS, _FROM_A_LANE, _WORD = np.uint64(5), np.uint64(27), np.uint64(32)
+_FURTHER_BITS, _UPPER_FIVE, _WORD = np.uint64(5), np.uint64(27), np.uint64(32)
 _HALF_OF_ALL = np.uint64(GRID)
 _OPEN = np.uint8(2)
 _EIGHT_OPEN = np.uint64(0x0202020202020202)
 _LOOKED_AT = 64
+_GROUP_HALVES = 2 * GROUP_WORDS
 _COORDINATES_AT_ONCE = 1 << 19
 
 
@@ -49,17 +52,18 @@ def draw_bits(updates: F32, flips: U64, clip: float, limit: int, address: Addres
     """
     users, width = updates.shape
     first_user, first, stream = address
-    words = np.empty(4 * (width // 8 + 2), dtype=np.uint32)
+    words = room_for(first, width, _GROUP_HALVES)
+    first_group = np.uint64(first // _GROUP_HALVES)
+    halves = words.view(np.uint16)[first % _GROUP_HALVES :]
     steps = np.empty(width, dtype=np.int32)
-    own = words.view(np.uint16)[first % 8 :]
     for u in range(users):
         if not clip_norm(updates[u], clip, limit, steps):
             return False
-        # Eight coordinates share a counter, where those words are made for four.
-        first_words(words, (np.uint64(first_user + u), stream, np.uint64(first // 2)), key)
+        user = np.uint64(first_user + u)
+        fill_words(first_group, np.uint64(0), user, stream, key, words)
         gain = np.uint64(0) - np.uint64(2) * flips[u]
-        _compare(steps, own, gain, bits[u])
-        _settle_open(steps, own, gain, (np.uint64(first_user + u), stream, np.uint64(first)), key, bits[u])
+        _compare(steps, halves, gain, bits[u])
+        _settle_open(steps, halves, gain, (user, stream, np.uint64(first)), key, bits[u])
     return True
 
 
@@ -94,9 +98,9 @@ def _settle(steps: I32, halves: U16, gain: np.uint64, place: Place, key: Key, bi
     user, stream, first = place
     for i in range(start, stop):
         if bits[i] == _OPEN:
-            a, b, c, _ = philox(first + np.uint64(i), TIE, user, stream, key[0], key[1])
-            high = (np.uint64(halves[i]) << _FURTHER_BITS) | (c >> _FROM_A_LANE)
-            low = (a << _WORD) | b
+            block = block_at(first + np.uint64(i), TIE, user, stream, key)
+            high = (np.uint64(halves[i]) << _FURTHER_BITS) | (np.uint64(block[2]) >> _UPPER_FIVE)
+            low = (np.uint64(block[0]) << _WORD) | np.uint64(block[1])
             size = np.uint64(abs(steps[i]))
             product = mul_high(size, gain), size * gain
             if steps[i] >= 0:

@@ -2,15 +2,15 @@
 
 The b-th largest size of a row, the cut, is found digit by digit from counts of sizes; what is larger is kept. Of those
 that equal the cut the rest is chosen by selection sampling (Fan et al. 1962; Knuth, TAOCP 2, 3.4.2, algorithm S), one
-word each: the m-th of a user's tied coordinates has word number first coordinate + m of stage 0 of the stream, and
-is kept with probability (still needed) / (still left), to 2^-32. Ties are therefore broken by a fair choice among all
-subsets, and the number kept is always exactly b.
+word each: the m-th of a user's tied coordinates has word number first coordinate + m of stage 0
+(`apes.mathematics.chacha`), and is kept with probability (still needed) / (still left), to 2^-32. Ties are therefore
+broken by a fair choice among all subsets, and the number kept is always exactly b.
 """
 
 import numpy as np
 
-from apes.client.draws.coded import first_words
 from apes.mathematics.arrays import F32, U8, U32, Bools
+from apes.mathematics.chacha import GROUP_WORDS, fill_words, room_for
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import Address, Key
 
@@ -30,14 +30,15 @@ def keep_largest(sizes: Sizes, b: int, address: Address, key: Key, kept: Bools) 
     """
     users, width = sizes.shape
     first_user, first, stream = address
-    words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
+    words = room_for(first, width, GROUP_WORDS)
+    first_group = np.uint64(first // GROUP_WORDS)
     tied = np.empty(width + 1, dtype=np.uint32)
     for u in range(users):
         cut, needed = cut_of(sizes[u], b)
         count = _mark(sizes[u], cut, kept[u], tied)
-        place = (np.uint64(first_user + u), stream, np.uint64(first))
-        first_words(words[: 4 * (count // 4 + 2)], place, key)
-        _choose(tied[:count], words[first % 4 :], needed, kept[u])
+        used = words[: room_for(first, count, GROUP_WORDS).size]
+        fill_words(first_group, np.uint64(0), np.uint64(first_user + u), stream, key, used)
+        _choose(tied[:count], used[first % GROUP_WORDS :], needed, kept[u])
 
 
 @compiled
@@ -45,11 +46,12 @@ def keep_any(b: int, address: Address, key: Key, kept: Bools) -> None:
     """Mark b entries of every row, every subset with the same probability: `keep_largest` of equal sizes."""
     users, width = kept.shape
     first_user, first, stream = address
-    words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
+    words = room_for(first, width, GROUP_WORDS)
+    first_group = np.uint64(first // GROUP_WORDS)
     everything = np.arange(width).astype(np.uint32)
     for u in range(users):
-        first_words(words, (np.uint64(first_user + u), stream, np.uint64(first)), key)
-        _choose(everything, words[first % 4 :], b, kept[u])
+        fill_words(first_group, np.uint64(0), np.uint64(first_user + u), stream, key, words)
+        _choose(everything, words[first % GROUP_WORDS :], b, kept[u])
 
 
 @compiled

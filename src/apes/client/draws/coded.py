@@ -1,15 +1,16 @@
 """Compiled draws of coded reports for blocks of simulated users.
 
-What is drawn for coordinate c of user u, in terms of the random words at (index, stage, user, stream):
+What is drawn for coordinate c of user u, in terms of the words of a stage (`apes.mathematics.chacha`):
 
 1. t = (g + C) (K - 1) / 2C, clipped to [0, K - 1], is rounded at random to a level j next to it: up if a
-   uniform R is below the fraction of t. The first 11 bits of R are bits 8-18 of the first word.
+   uniform R is below the fraction of t. The first 11 bits of R are bits 8-18 of the word of attempt 0.
 2. An attempt proposes the level k in the low bits of its word and accepts it if a uniform 64-bit number is
    <= T_|k-j|. The number's first 13 bits are the word's upper 13.
 3. Only when the leading bits tie are further bits drawn, so comparisons are exact and most cost one word.
 
-Attempt 0 uses lane c % 4 of stage 0, index c // 4; attempt a >= 1 lane (a - 1) % 4 of stage 1 + (a - 1) // 4,
-index c; further bits come from stage TIE + a, index c.
+Attempt a has word c of stage a. Further bits come from the block of stage TIE + a with index c: words 0 and 1 are those
+of an attempt's number, words 2 and 3, where a = 0, those of R; the first of two is their upper half. Attempt 0 is made
+for all coordinates at once; later ones compute the blocks that hold a word which is still needed.
 
 The loops are split so that arithmetic vectorises and table look-ups stand alone. Sums and differences of 32-bit numbers
 are brought back to 32 bits one by one, since the compiler would go on in 64, of which vectors hold half as many; and a
@@ -24,8 +25,9 @@ import numpy as np
 
 from apes.client.clip import EXPONENT, clipped
 from apes.mathematics.arrays import F32, I32, U8, U16, U32, U64, Word
-from apes.mathematics.compiled import compiled, inlined
-from apes.mathematics.randomness import Address, Key, philox
+from apes.mathematics.chacha import BLOCK_WORDS, GROUP_BLOCKS, GROUP_WORDS, block_at, fill_blocks, fill_words, room_for
+from apes.mathematics.compiled import compiled
+from apes.mathematics.randomness import Address, Key
 from apes.mathematics.thresholds import proposal_mask
 
 TIE = np.uint64(0x80000000)
@@ -38,13 +40,17 @@ _FINE_BITS = 11
 _ACCEPTANCE_SHIFT = np.uint32(19)
 _NEVER = np.uint32(256)
 # How a mark is cut, and the unit of the lines below a table: 1 / 256 of a leading threshold.
-_LEVEL, _NEVER_MARK, _UNDECIDED = np.uint16(255), np.uint16(512), np.int32(768)
+_LEVEL, _UNSURE_MARK, _TIED_MARK = np.uint16(255), np.int32(256), np.int32(768)
+_TIED_SHIFT = np.uint16(9)
 _LINE_BITS = np.int32(8)
-_ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-_WORD = np.uint64(32)
+_ONE, _WORD = np.uint64(1), np.uint64(32)
 _LEADING, _FURTHER = np.uint64(51), np.uint64(13)
 _LOW_BITS = np.uint64((1 << 51) - 1)
 _TO_UNIT = 2.0**-53
+# Where one word in so many is needed, it is quicker to make all of them.
+_DENSE = 16
+# Where word w of a row is: block 16 (w // 256) + w % 16, lane (w // 16) % 16.
+_LANE_SHIFT, _GROUP_SHIFT, _LAST_LANE = np.uint32(4), np.uint32(8), np.uint32(15)
 
 # User, stream and coordinate.
 Place = tuple[Word, Word, Word]
@@ -61,28 +67,34 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
     """
     users, width = updates.shape
     first_user, first, stream = address
-    words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
+    row_words = room_for(first, width, GROUP_WORDS)
+    block_words = np.empty(row_words.size, dtype=np.uint32)
+    slots = np.zeros(row_words.size // BLOCK_WORDS, dtype=np.uint32)
+    needed = np.empty(slots.size + 1, dtype=np.uint32)
     marks = np.empty(width, dtype=np.uint16)
-    unsure = np.empty(width + 1, dtype=np.uint32)
-    left_over = np.empty(width + 1, dtype=np.uint32)
-    rare = np.empty(5 * width + 1, dtype=np.uint32)
-    retries = np.empty((4, width), dtype=np.uint32)
+    words, open_ones, rare = np.empty((3, width + 1), dtype=np.uint32)
     leading = np.full(257, -1, dtype=np.int32)
     for u in range(users):
         place = (np.uint64(first_user + u), stream, np.uint64(first))
-        row, own = thresholds[u], words[first % 4 :]
+        row, update, drawn = thresholds[u], updates[u], codes[u]
         for s in range(row.size):
             leading[s] = np.int32(row[s] >> _LEADING)
-        if not is_finite(updates[u].view(np.uint32)):
+        if not is_finite(update.view(np.uint32)):
             return False
-        first_words(words, place, key)
-        _propose(updates[u], own, clip, row.size, _lines(leading[: row.size]), marks, codes[u])
-        listed = unsure[: _list_unsure(marks, unsure)]
-        _retry_words(listed, place, key, retries)
-        rare_count = _retry(own, retries, marks, leading, row.size, listed, left_over, rare, codes[u])
-        for m in range(rare_count):
-            i = rare[m]
-            codes[u, i] = _settle(updates[u, i], own[i], i, clip, row, place, key)
+        fill_words(np.uint64(first // GROUP_WORDS), np.uint64(0), place[0], stream, key, row_words)
+        own = row_words[first % GROUP_WORDS :]
+        _propose(update, own, clip, row.size, _lines(leading[: row.size]), marks, drawn)
+        count = _list_unsure(marks, open_ones)
+        _settle_rounding(update, clip, row.size, open_ones[:count], place, key, marks, rare)
+        for m in range(count):
+            words[m] = own[open_ones[m]]
+        attempt = np.uint64(0)
+        while True:
+            count = _attempt(words[:count], row, leading, attempt, place, key, marks, open_ones, rare, drawn)
+            if count == 0:
+                break
+            attempt += _ONE
+            _words_of(open_ones[:count], attempt, place, key, slots, needed, block_words, words)
     return True
 
 
@@ -93,30 +105,6 @@ def is_finite(bits: U32) -> bool:
     for i in range(bits.size):
         largest = max(largest, bits[i] & EXPONENT)
     return bool(largest < EXPONENT)
-
-
-@compiled
-def first_words(words: U32, place: Place, key: Key) -> None:
-    """Fill with the words of stage 0, four per counter, from the counter on that holds coordinate ``place[2]``.
-
-    In two halves at once: of a single one every multiplication waits for the one before.
-    """
-    user, stream, first = place
-    block, counters = first // _FOUR, np.uint64(words.size // 4)
-    half = counters // _TWO
-    for i in range(half):
-        one = philox(block + i, np.uint64(0), user, stream, key[0], key[1])
-        other = philox(block + half + i, np.uint64(0), user, stream, key[0], key[1])
-        _put_words(words, _FOUR * i, one)
-        _put_words(words, _FOUR * (half + i), other)
-    for i in range(half + half, counters):
-        _put_words(words, _FOUR * i, philox(block + i, np.uint64(0), user, stream, key[0], key[1]))
-
-
-@inlined
-def _put_words(words: U32, i: Word, four: tuple[Word, Word, Word, Word]) -> None:
-    words[i], words[i + _ONE] = np.uint32(four[0]), np.uint32(four[1])
-    words[i + _TWO], words[i + _THREE] = np.uint32(four[2]), np.uint32(four[3])
 
 
 @compiled
@@ -150,8 +138,8 @@ def _propose(
 ) -> None:
     """Attempt 0 but for the look-up: the proposal, and a mark that holds the rounded level in its lower 8 bits.
 
-    A mark has bit 8 unless the lines accept the proposal, and bit 9 besides if the word alone does not decide: for a
-    proposal past the last level, or a tie in the rounding.
+    A mark has bit 8 unless the lines accept the proposal, and bit 9 as well if the rounding ties, so that its level is
+    not known yet.
     """
     mask, last = np.int32(proposal_mask(levels)), np.int32(levels - 1)
     scale = np.float32((levels - 1) / (2 * clip))
@@ -168,10 +156,10 @@ def _propose(
         difference = np.int32(k - j)
         step = max(difference, np.int32(-difference))
         line = max(np.int32(height - np.int32(fall * step)), np.int32(other_height - np.int32(other_fall * step)))
-        is_unsure = np.int32(np.int32(word >> _ACCEPTANCE_SHIFT) >= np.int32(line >> _LINE_BITS))
-        mark = np.int32(j | np.int32(is_unsure << np.int32(8)))
-        is_tied = (np.int32(fine & np.int32(_LAST_FINE)) == r) | (k > last)
-        marks[i] = np.uint16(np.int32(mark | _UNDECIDED) if is_tied else mark)
+        is_unsure = (np.int32(word >> _ACCEPTANCE_SHIFT) >= np.int32(line >> _LINE_BITS)) | (k > last)
+        mark = np.int32(j | _UNSURE_MARK) if is_unsure else j
+        is_tied = np.int32(fine & np.int32(_LAST_FINE)) == r
+        marks[i] = np.uint16(np.int32(mark | _TIED_MARK) if is_tied else mark)
         codes[i] = np.uint8(k)
 
 
@@ -197,97 +185,99 @@ def _list_unsure(marks: U16, unsure: U32) -> int:
 
 
 @compiled
-def _retry_words(unsure: U32, place: Place, key: Key, retries: U32) -> None:
+def _settle_rounding(
+    update: F32, clip: float, levels: int, unsure: U32, place: Place, key: Key, marks: U16, rare: U32
+) -> None:
+    """Compare all bits of R where the first ones tie, and write the rounded level into the mark."""
+    found = np.uint64(0)
+    for m in range(np.uint64(unsure.size)):
+        rare[found] = unsure[m]
+        found += np.uint64(marks[unsure[m]] >> _TIED_SHIFT)
     user, stream, first = place
-    r0, r1, r2, r3 = retries[0], retries[1], retries[2], retries[3]
-    for m in range(np.uint64(unsure.size)):
-        a, b, c, d = philox(first + np.uint64(unsure[m]), _ONE, user, stream, key[0], key[1])
-        r0[m], r1[m], r2[m], r3[m] = np.uint32(a), np.uint32(b), np.uint32(c), np.uint32(d)
-
-
-@compiled
-def _retry(
-    words: U32, retries: U32, marks: U16, leading: I32, levels: int, unsure: U32, left_over: U32, rare: U32, codes: U8
-) -> int:
-    """Of the unsure, attempts 0 to 4 by their leading bits; list what ties, is never accepted, or is still open.
-
-    Next to none of the unsure is accepted by attempt 0, so that it is looked up together with the next one.
-    """
-    mask, last = np.int32(proposal_mask(levels)), np.int32(levels - 1)
-    first, count, found = retries[0], np.uint64(0), np.uint64(0)
-    for m in range(np.uint64(unsure.size)):
-        i = unsure[m]
-        is_never = marks[i] >= _NEVER_MARK
-        j = np.int32(marks[i] & _LEVEL)
-        step = _NEVER if is_never else np.uint32(abs(np.int32(codes[i]) - j))
-        margin = np.int32(words[i] >> _ACCEPTANCE_SHIFT) - leading[step]
-        is_open = margin >= 0
-        k = np.int32(np.int32(first[m]) & mask)
-        next_step = np.uint32(abs(k - j)) if k <= last else _NEVER
-        next_margin = np.int32(first[m] >> _ACCEPTANCE_SHIFT) - leading[next_step]
-        codes[i] = np.uint8(k) if is_open else codes[i]
-        left_over[count] = np.uint32(m)
-        count += np.uint64(is_open & (next_margin >= 0))
-        rare[found] = i
-        found += np.uint64(is_never | (margin == 0) | (is_open & (next_margin == 0)))
-    for lane in range(1, 4):
-        drawn, left = retries[lane], np.uint64(0)
-        for m in range(count):
-            p = left_over[m]
-            i = unsure[p]
-            k = np.int32(np.int32(drawn[p]) & mask)
-            step = np.uint32(abs(k - np.int32(marks[i] & _LEVEL))) if k <= last else _NEVER
-            margin = np.int32(drawn[p] >> _ACCEPTANCE_SHIFT) - leading[step]
-            codes[i] = np.uint8(k)
-            left_over[left] = p
-            left += np.uint64(margin >= 0)
-            rare[found] = i
-            found += np.uint64(margin == 0)
-        count = left
-    for m in range(count):
-        rare[found + m] = unsure[left_over[m]]
-    return int(found + count)
-
-
-@compiled
-def _settle(
-    update: np.float32, word: np.uint32, i: np.uint32, clip: float, row: U64, place: Place, key: Key
-) -> np.uint8:
-    """Draw a coordinate from its first word on, attempt by attempt; ties are looked into."""
-    levels = row.size
-    mask = np.uint64(proposal_mask(levels))
-    user, stream, index = place[0], place[1], place[2] + np.uint64(i)
-    own = (user, stream, index)
     top = np.float32(levels - 1)
-    t = clipped(update * np.float32((levels - 1) / (2 * clip)) + np.float32(0.5) * top, np.float32(0), top)
-    fine = np.int64(t * _FINE)
-    r = np.int64((word >> _ROUNDING_SHIFT) & np.uint32(_LAST_FINE))
-    j = (fine + _LAST_FINE - r) >> _FINE_BITS
-    if (fine & _LAST_FINE) == r:
-        _, _, a, b = philox(index, TIE, user, stream, key[0], key[1])
-        below = np.float64(((a << _WORD) | b) >> np.uint64(11)) * _TO_UNIT < np.float64(t * _FINE) - fine
-        j = (fine >> _FINE_BITS) + np.int64(below)
-    if _accepts(np.uint64(word), j, np.uint64(0), row, mask, own, key):
-        return np.uint8(np.uint64(word) & mask)
-    attempt = _ONE
-    while True:
-        stage = _ONE + (attempt - _ONE) // _FOUR
-        lanes = philox(index, stage, user, stream, key[0], key[1])
-        for lane in range(4):
-            if _accepts(lanes[lane], j, attempt, row, mask, own, key):
-                return np.uint8(lanes[lane] & mask)
-            attempt += _ONE
+    scale, half = np.float32((levels - 1) / (2 * clip)), np.float32(0.5) * top
+    for m in range(found):
+        i = rare[m]
+        t = clipped(update[i] * scale + half, np.float32(0), top)
+        fine = np.int64(t * _FINE)
+        block = block_at(first + np.uint64(i), TIE, user, stream, key)
+        further = (np.uint64(block[2]) << _WORD) | np.uint64(block[3])
+        is_up = np.float64(further >> np.uint64(_FINE_BITS)) * _TO_UNIT < np.float64(t * _FINE) - fine
+        marks[i] = np.uint16((fine >> _FINE_BITS) + np.int64(is_up))
 
 
 @compiled
-def _accepts(word: Word, j: np.int64, attempt: Word, row: U64, mask: Word, place: Place, key: Key) -> bool:
-    """Whether an attempt is accepted: its uniform 64-bit number is <= T_|k-j|, decided exactly."""
-    k = np.int64(word & mask)
-    if k >= row.size:
-        return False
-    threshold = row[abs(k - j)]
-    upper = word >> np.uint64(_ACCEPTANCE_SHIFT)
-    if upper != threshold >> _LEADING:
-        return bool(upper < threshold >> _LEADING)
-    a, b, _, _ = philox(place[2], TIE + attempt, place[0], place[1], key[0], key[1])
-    return bool((((a << _WORD) | b) >> _FURTHER) <= threshold & _LOW_BITS)
+def _words_of(
+    open_ones: U32, attempt: Word, place: Place, key: Key, slots: U32, needed: U32, block_words: U32, words: U32
+) -> None:
+    """The words of an attempt for the coordinates that are still open, from the blocks that hold one of them.
+
+    ``needed`` lists these blocks, counted from the first block of the group that ``place`` is in; ``slots`` says where
+    in the list a block is, if it is there.
+    """
+    user, stream, first = place
+    if _DENSE * open_ones.size > block_words.size:
+        fill_words(first // np.uint64(GROUP_WORDS), attempt, user, stream, key, block_words)
+        own = block_words[first % np.uint64(GROUP_WORDS) :]
+        for m in range(open_ones.size):
+            words[m] = own[open_ones[m]]
+        return
+    offset, first_block = np.uint32(first % np.uint64(GROUP_WORDS)), np.uint32(first // np.uint64(GROUP_WORDS))
+    first_block = np.uint32(first_block * np.uint32(GROUP_BLOCKS))
+    count = np.uint64(0)
+    for m in range(np.uint64(open_ones.size)):
+        w = np.uint32(offset + open_ones[m])
+        b = np.uint32(np.uint32(np.uint32(w >> _GROUP_SHIFT) << _LANE_SHIFT) | np.uint32(w & _LAST_LANE))
+        slot = slots[b]
+        is_new = (np.uint64(slot) >= count) | (needed[slot] != b)
+        needed[count] = b
+        slots[b] = np.uint32(count) if is_new else slot
+        count += np.uint64(is_new)
+    # As many as vectors hold, so that none is computed by itself; the surplus goes unused.
+    columns = (int(count) + GROUP_BLOCKS - 1) // GROUP_BLOCKS * GROUP_BLOCKS
+    blocks = block_words[: BLOCK_WORDS * columns].reshape((BLOCK_WORDS, columns))
+    for s in range(columns):
+        blocks[0, s] = np.uint32(first_block + needed[min(s, int(count) - 1)])
+    fill_blocks(attempt, user, stream, key, blocks)
+    for m in range(np.uint64(open_ones.size)):
+        w = np.uint32(offset + open_ones[m])
+        b = np.uint32(np.uint32(np.uint32(w >> _GROUP_SHIFT) << _LANE_SHIFT) | np.uint32(w & _LAST_LANE))
+        words[m] = blocks[np.uint32(w >> _LANE_SHIFT) & _LAST_LANE, slots[b]]
+
+
+@compiled
+def _attempt(
+    words: U32,
+    row: U64,
+    leading: I32,
+    attempt: Word,
+    place: Place,
+    key: Key,
+    marks: U16,
+    open_ones: U32,
+    tied: U32,
+    codes: U8,
+) -> int:
+    """Make one attempt for the coordinates that are open, one word each; list those that stay open, and count them."""
+    mask, last = np.int32(proposal_mask(row.size)), np.int32(row.size - 1)
+    left, found = np.uint64(0), np.uint64(0)
+    for m in range(np.uint64(words.size)):
+        i = open_ones[m]
+        k = np.int32(np.int32(words[m]) & mask)
+        step = np.uint32(abs(k - np.int32(marks[i] & _LEVEL))) if k <= last else _NEVER
+        margin = np.int32(words[m] >> _ACCEPTANCE_SHIFT) - leading[step]
+        codes[i] = np.uint8(k)
+        open_ones[left] = i
+        left += np.uint64(margin > 0)
+        tied[found] = i
+        found += np.uint64(margin == 0)
+    user, stream, first = place
+    for m in range(found):
+        i = tied[m]
+        threshold = row[abs(np.int64(codes[i]) - np.int64(marks[i] & _LEVEL))]
+        block = block_at(first + np.uint64(i), TIE + attempt, user, stream, key)
+        further = (np.uint64(block[0]) << _WORD) | np.uint64(block[1])
+        if further >> _FURTHER > threshold & _LOW_BITS:
+            open_ones[left] = i
+            left += _ONE
+    return int(left)

@@ -3,6 +3,9 @@
 A floating-point sample leaks through its low-order bits (Mironov 2012); where reports leave a device, the coded
 mechanism is used instead.
 
+Coordinate c has a number of 64 bits, of which the upper 53 are used: word 2 c + 1 of stage 0
+(`apes.mathematics.chacha`) is its upper half, word 2 c its lower one.
+
 A row's randomness is drawn first, as numbers c in (-1, 1): the uniform number is (1 + c) / 2, and the masses 1 + c
 and 1 - c of its two tails are exact where they are small, so that neither tail ends early. The loops over a row have
 no branch and no call, and are split where one loop would need more registers than there are.
@@ -15,13 +18,14 @@ import math
 import numpy as np
 
 from apes.client.clip import clipped
-from apes.mathematics.arrays import F32, F64
+from apes.mathematics.arrays import F32, F64, U32
+from apes.mathematics.chacha import GROUP_WORDS, fill_words, room_for
 from apes.mathematics.compiled import compiled
 from apes.mathematics.elementary import exp_both, log
-from apes.mathematics.randomness import Address, Key, philox
+from apes.mathematics.randomness import Address, Key
 
-_WORD, _DROPPED = np.uint64(32), np.uint64(11)
-_ONE, _TWO = np.uint64(1), np.uint64(2)
+_GROUP_NUMBERS = GROUP_WORDS // 2
+_DROPPED = np.uint64(11)
 _CENTRE = np.int64(2**52)
 _TO_UNIT = 2.0**-52
 # Where the plain formulas are good to 1e-12 of C: below, 1 - exp(-e) cancels; above, exp(-e) is no normal number.
@@ -36,10 +40,9 @@ def draw_clip_laplace(updates: F32, budgets: F64, clip: float, address: Address,
     Updates are raw, finite and clipped here; budgets are epsilon of each user, per coordinate, in nats, in (0, inf).
     """
     first_user, first, stream = address
-    buffer = np.empty(2 * (updates.shape[1] // 2 + 2))
+    words, draws = room_for(first, updates.shape[1], _GROUP_NUMBERS), np.empty(updates.shape[1])
     for u in range(updates.shape[0]):
-        _centred_uniforms(np.uint64(first_user + u), first, stream, key, buffer)
-        draws = buffer[first % 2 :]
+        _centred_uniforms(np.uint64(first_user + u), first, stream, key, words, draws)
         if _SMALL < budgets[u] < _LARGE:
             _signed_tails(updates[u], budgets[u], clip, draws)
             _invert_tails(updates[u], budgets[u], clip, draws, out[u])
@@ -52,10 +55,10 @@ def draw_clip_laplace_at_zero(budgets: F64, clip: float, address: Address, key: 
     """Draw CLap(0, 2C / epsilon, C): what `draw_clip_laplace` gives for updates of 0, to the bit, in less time."""
     first_user, first, stream = address
     width = out.shape[1]
-    buffer, zeros = np.empty(2 * (width // 2 + 2)), np.zeros(width, dtype=np.float32)
+    words, draws = room_for(first, width, _GROUP_NUMBERS), np.empty(width)
+    zeros = np.zeros(width, dtype=np.float32)
     for u in range(out.shape[0]):
-        _centred_uniforms(np.uint64(first_user + u), first, stream, key, buffer)
-        draws = buffer[first % 2 :]
+        _centred_uniforms(np.uint64(first_user + u), first, stream, key, words, draws)
         if _SMALL < budgets[u] < _LARGE:
             _invert_at_zero(budgets[u], clip, draws, out[u])
         else:
@@ -69,22 +72,19 @@ def draw_laplace(updates: F32, budgets: F64, clip: float, address: Address, key:
     Arguments are those of `draw_clip_laplace`. The noise is at most 53 log(2) = 36.7 scales, once in 2^52 draws.
     """
     first_user, first, stream = address
-    buffer = np.empty(2 * (updates.shape[1] // 2 + 2))
+    words, draws = room_for(first, updates.shape[1], _GROUP_NUMBERS), np.empty(updates.shape[1])
     for u in range(updates.shape[0]):
-        _centred_uniforms(np.uint64(first_user + u), first, stream, key, buffer)
-        _add_noise(updates[u], 2 * clip / budgets[u], clip, buffer[first % 2 :], out[u])
+        _centred_uniforms(np.uint64(first_user + u), first, stream, key, words, draws)
+        _add_noise(updates[u], 2 * clip / budgets[u], clip, draws, out[u])
 
 
 @compiled
-def _centred_uniforms(user: np.uint64, first: int, stream: np.uint64, key: Key, out: F64) -> None:
-    """Fill with odd multiples of 2^-53 in (-1, 1), two per counter, from the even coordinate at or before ``first``."""
-    block = np.uint64(first // 2)
-    for m in range(np.uint64(out.size // 2)):
-        a, b, c, d = philox(block + m, np.uint64(0), user, stream, key[0], key[1])
-        even = np.int64(((a << _WORD) | b) >> _DROPPED) - _CENTRE
-        odd = np.int64(((c << _WORD) | d) >> _DROPPED) - _CENTRE
-        out[_TWO * m] = (np.float64(even) + 0.5) * _TO_UNIT
-        out[_TWO * m + _ONE] = (np.float64(odd) + 0.5) * _TO_UNIT
+def _centred_uniforms(user: np.uint64, first: int, stream: np.uint64, key: Key, words: U32, out: F64) -> None:
+    """Fill with odd multiples of 2^-53 in (-1, 1), for the coordinates from ``first`` on; ``words`` is their room."""
+    fill_words(np.uint64(first // _GROUP_NUMBERS), np.uint64(0), user, stream, key, words)
+    numbers = words.view(np.uint64)[first % _GROUP_NUMBERS :]
+    for i in range(out.size):
+        out[i] = (np.float64(np.int64(numbers[i] >> _DROPPED) - _CENTRE) + 0.5) * _TO_UNIT
 
 
 @compiled

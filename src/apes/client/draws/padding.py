@@ -2,7 +2,8 @@
 
 All coordinates of a user are padded from one law, so it is put into an alias table (Walker 1977; Vose 1991) and a draw
 costs one word and one look-up: 1 ns, where the rejections of `apes.client.draws.coded` take 3 at epsilon 1 and 11 at 4.
-Coordinate c uses word c of stage 0 of its stream: 8 bits choose a column, 24 decide between its two levels.
+Coordinate c uses word c of stage 0 (`apes.mathematics.chacha`): 8 bits choose a column, 24 decide between its two
+levels.
 
 The table's law is within 2^-24 of the mechanism's in total variation, and users whose thresholds are the same have the
 same table. What is padded tells nothing about its own user's data. But under random-b it hides others, whose
@@ -12,8 +13,8 @@ Devices do not use the table.
 
 import numpy as np
 
-from apes.client.draws.coded import first_words
 from apes.mathematics.arrays import F64, U8, U32, U64
+from apes.mathematics.chacha import GROUP_WORDS, fill_words, room_for
 from apes.mathematics.compiled import compiled
 from apes.mathematics.randomness import Address, Key
 
@@ -31,14 +32,13 @@ def draw_padding(thresholds: U64, address: Address, key: Key, codes: U8) -> None
     """
     users, width = codes.shape
     first_user, first, stream = address
-    words = np.empty(4 * (width // 4 + 2), dtype=np.uint32)
-    own = words[first % 4 :]
+    words = room_for(first, width, GROUP_WORDS)
     table = np.empty(_COLUMNS, dtype=np.uint32)
     for u in range(users):
         if u == 0 or not np.array_equal(thresholds[u], thresholds[u - 1]):
             fill_alias(weights_at_zero(thresholds[u]), table)
-        first_words(words, (np.uint64(first_user + u), stream, np.uint64(first)), key)
-        _look_up(own, table, codes[u])
+        fill_words(np.uint64(first // GROUP_WORDS), np.uint64(0), np.uint64(first_user + u), stream, key, words)
+        _look_up(words[first % GROUP_WORDS :], table, codes[u])
 
 
 @compiled
