@@ -6,6 +6,7 @@ Statistical limits have a false-alarm rate of 1e-6; beside each stands a law 10 
 from fractions import Fraction
 from itertools import product
 
+import cipher_words
 import mpmath
 import numpy as np
 import pytest
@@ -16,11 +17,11 @@ from apes import LogisticRegression, Terms
 from apes.client.client import DeviceClient
 from apes.client.clip import GRID, MOST_COORDINATES, clip_norm, norm_limit
 from apes.client.draws.bits import _compare, draw_bits, draw_bits_on_device
-from apes.client.draws.coded import TIE, first_words
+from apes.client.draws.coded import TIE
 from apes.client.one_bit import OneBit
 from apes.client.randomizer import Place
 from apes.errors import ParameterError
-from apes.mathematics.randomness import Purpose, SimulationSource, SystemSource, philox
+from apes.mathematics.randomness import Purpose, SimulationSource, SystemSource
 from apes.mathematics.thresholds import flip_thresholds
 from apes.population import UserBlock
 
@@ -70,7 +71,7 @@ def signs_of(value, width, norm, clip=1.0):
 
 def in_simulation(update, norm, flip):
     bits = np.empty(update.shape, dtype=np.uint8)
-    address = Place(3, 0).address(SOURCE)
+    address = Place(3, 0).address(SOURCE, update.shape)
     assert draw_bits(update, np.array([flip]), 1.0, norm_limit(norm, 1.0), address, SOURCE.key, bits)
     return bits
 
@@ -129,13 +130,13 @@ def one_by_one(update, flip, norm, user=3):
     steps = np.empty(update.size, dtype=np.int32)
     clip_norm(update, 1.0, norm_limit(norm, 1.0), steps)
     stream, gain = SOURCE.stream(Purpose.REPORT), 2**64 - 2 * int(flip)
-    words = np.empty(4 * (update.size // 8 + 2), dtype=np.uint32)
-    first_words(words, (np.uint64(user), stream, np.uint64(0)), SOURCE.key)
+    material = SOURCE.run_key.material
+    words = cipher_words.words(material, 0, update.size // 2 + 1, 0, user, stream)
     near, bits = 0, []
     for c, (k, word) in enumerate(zip(steps.tolist(), np.repeat(words, 2).tolist(), strict=False)):
         half, limit = word >> 16 if c % 2 else word % 2**16, 2**84 + k * gain
         if is_near := abs(half - (limit >> 69)) <= 1:
-            a, b, d, _ = (int(lane) for lane in philox(np.uint64(c), TIE, np.uint64(user), stream, *SOURCE.key))
+            a, b, d = cipher_words.block(material, c, int(TIE), user, stream)[:3]
             bits.append((half << 69) + (d >> 27 << 64) + (a << 32) + b < limit)
         else:
             bits.append(half < limit >> 69)

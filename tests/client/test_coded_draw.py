@@ -10,6 +10,7 @@ from fractions import Fraction
 from itertools import count, islice, pairwise
 from math import floor
 
+import cipher_words
 import numpy as np
 import pytest
 from levels import sampled
@@ -25,27 +26,26 @@ ROUNDING_BITS, LEADING_BITS = 11, 13
 TIE = 1 << 31
 SOURCE = SimulationSource(2**40 + 11, 5)
 STREAM = int(SOURCE.stream(Purpose.REPORT))
-KEY = tuple(int(word) for word in SOURCE.key)
+MATERIAL = SOURCE.run_key.material
 
 
-def philox(index, stage, user):
-    """Philox4x32-10 at an address; ``index`` may be an array."""
-    c0, c1, c2, c3 = index, stage, user, STREAM
-    for n in range(10):
-        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
-        k0, k1 = (KEY[0] + n * 0x9E3779B9) % 2**32, (KEY[1] + n * 0xBB67AE85) % 2**32
-        c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 & 0xFFFFFFFF, (p0 >> 32) ^ c3 ^ k1, p0 & 0xFFFFFFFF
-    return c0, c1, c2, c3
+def word(c, attempt, user):
+    return cipher_words.word(MATERIAL, c, attempt, user, STREAM)
+
+
+def further_bits(c, attempt, user):
+    """Of an attempt's number, and of the rounding."""
+    a, b, r, s = cipher_words.block(MATERIAL, c, TIE + attempt, user, STREAM)[:4]
+    return a << 32 | b, r << 32 | s
 
 
 def attempts(user, c, levels):
     """Yield the proposal and the 64-bit number of every attempt."""
     mask = 2 ** (levels - 1).bit_length() - 1
     for a in count():
-        word = philox(c, 1 + (a - 1) // 4, user)[(a - 1) % 4] if a else philox(c // 4, 0, user)[c % 4]
-        upper, lower, _, _ = philox(c, TIE + a, user)
-        leading, further = word >> 32 - LEADING_BITS, (upper << 32 | lower) >> LEADING_BITS
-        yield word & mask, leading << 64 - LEADING_BITS | further
+        drawn = word(c, a, user)
+        leading, further = drawn >> 32 - LEADING_BITS, further_bits(c, a, user)[0] >> LEADING_BITS
+        yield drawn & mask, leading << 64 - LEADING_BITS | further
 
 
 def rounded(update, user, c, levels, clip):
@@ -53,9 +53,8 @@ def rounded(update, user, c, levels, clip):
     with np.errstate(over="ignore"):
         t = np.float32(update) * np.float32((levels - 1) / (2 * clip)) + np.float32(0.5) * np.float32(levels - 1)
     t = Fraction(min(max(float(t), 0.0), levels - 1.0))
-    first = philox(c // 4, 0, user)[c % 4] >> 8 & 2**ROUNDING_BITS - 1
-    _, _, upper, lower = philox(c, TIE, user)
-    r = Fraction(first << 53 | (upper << 32 | lower) >> 11, 1 << ROUNDING_BITS + 53)
+    first = word(c, 0, user) >> 8 & 2**ROUNDING_BITS - 1
+    r = Fraction(first << 53 | further_bits(c, 0, user)[1] >> 11, 1 << ROUNDING_BITS + 53)
     return floor(t) + (r < t % 1), first == floor(t % 1 * 2**ROUNDING_BITS)
 
 
@@ -113,7 +112,7 @@ def test_draws_are_the_reference_bit_for_bit(levels, budget):
 
 def first_words(user):
     """The first words of half a million coordinates: ties are rare, and have to be looked for."""
-    return np.stack(philox(np.arange(2**17, dtype=np.uint64), 0, user), axis=1).ravel()
+    return cipher_words.words(MATERIAL, 0, 2**19, 0, user, STREAM).astype(np.uint64)
 
 
 @pytest.mark.parametrize(("levels", "budget"), [(2, 8.0), (3, 8.0), (16, 8.0), (200, 50.0), (256, 50.0)])
@@ -153,10 +152,10 @@ def test_draws_whose_leading_bits_tie_are_the_reference(levels, budget):
 
 @pytest.mark.parametrize("levels", sampled([2, 3, 16, 200, 256], keep=3))
 def test_a_number_equal_to_its_threshold_is_accepted_and_one_above_is_not(levels):
-    """Tables made so that attempt a decides by its very last bit: the first word, the four retries, and later ones."""
+    """Tables made so that attempt a decides by its very last bit, for a from 0 to 5."""
     turned, clip, last = Counter(), 1.0, 2**64 - 1
-    for c in range(1000):
-        a = c % 8
+    for c in range(4000):
+        a = c % 6
         *earlier, (k, number) = islice(attempts(0, c, levels), a + 1)
         # The update is at level 0. What was proposed before must not be accepted, anything new afterwards is.
         if k >= levels or number == 0 or any(other == k and before <= number for other, before in earlier):
@@ -168,7 +167,7 @@ def test_a_number_equal_to_its_threshold_is_accepted_and_one_above_is_not(levels
             row[0, k] = threshold
             codes.append(int(drawn([[-2.0]], row, clip, 0, c)[0, 0]))
             assert codes[-1] == reference(-2.0, row[0].tolist(), clip, 0, c)[0]
-        turned[min(a, 5)] += codes[0] == k != codes[1]
+        turned[a] += codes[0] == k != codes[1]
     assert len(turned) == 6
     assert min(turned.values()) >= 1
 

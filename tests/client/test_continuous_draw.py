@@ -6,6 +6,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import cipher_words
 import mpmath
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from apes.client.draws.continuous import (
     draw_clip_laplace_at_zero,
     draw_laplace,
 )
+from apes.mathematics.chacha import room_for
 from apes.mathematics.laws import ClipLaplace, Laplace
 from apes.mathematics.randomness import Purpose, SimulationSource
 
@@ -38,15 +40,8 @@ def drawn(draw, updates, budgets, clip, first_user=0, first=0):
 
 
 def uniforms(user, first, width):
-    """The uniform numbers of a row: Philox4x32-10 at index c // 2, first or second half, the upper 53 bits."""
-    c = np.arange(first, first + width, dtype=np.uint64)
-    c0, c1, c2, c3 = c // 2, 0 * c, 0 * c + np.uint64(user), 0 * c + STREAM
-    for n in range(10):
-        k0, k1 = (int(word) + n * step for word, step in zip(SOURCE.key, (0x9E3779B9, 0xBB67AE85), strict=True))
-        p0, p1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
-        c0, c2 = p1 // 2**32 ^ c1 ^ np.uint64(k0 % 2**32), p0 // 2**32 ^ c3 ^ np.uint64(k1 % 2**32)
-        c1, c3 = p1 % 2**32, p0 % 2**32
-    bits = np.where(c % 2 == 0, c0 * 2**32 + c1, c2 * 2**32 + c3) >> np.uint64(11)
+    """The uniform numbers of a row: the upper 53 bits of each coordinate's number."""
+    bits = cipher_words.numbers(SOURCE.run_key.material, first, width, 0, user, STREAM) >> np.uint64(11)
     return (bits.astype(np.float64) + 0.5) / 2**53
 
 
@@ -119,8 +114,8 @@ def test_splitting_a_block_changes_nothing(draw):
 
 def test_centred_uniforms_are_the_uniform_numbers_exactly():
     centred = np.empty(1000)
-    _centred_uniforms(np.uint64(12), 7, STREAM, SOURCE.key, centred)
-    assert ((1 + centred) / 2 == uniforms(12, 6, 1000)).all()
+    _centred_uniforms(np.uint64(12), 7, STREAM, SOURCE.key, room_for(7, 1000, 128), centred)
+    assert ((1 + centred) / 2 == uniforms(12, 7, 1000)).all()
     assert ((centred * 2**53) % 2 == 1).all()
     assert (np.abs(centred) < 1).all()
 
@@ -173,8 +168,8 @@ def test_both_loops_of_clip_laplace_agree(epsilon):
     """The fast one and the one for every budget, on the same draws."""
     width, clip = 3001, 0.1
     locations = np.random.default_rng(8).normal(0, clip, width).astype(np.float32)
-    draws, reports = np.empty(width + 1), np.empty((2, width), dtype=np.float32)
-    _centred_uniforms(np.uint64(3), 0, STREAM, SOURCE.key, draws)
+    draws, reports = np.empty(width), np.empty((2, width), dtype=np.float32)
+    _centred_uniforms(np.uint64(3), 0, STREAM, SOURCE.key, room_for(0, width, 128), draws)
     _invert_extreme(locations, epsilon, clip, draws, reports[0])
     _signed_tails(locations, epsilon, clip, draws)
     _invert_tails(locations, epsilon, clip, draws, reports[1])

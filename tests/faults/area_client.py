@@ -266,8 +266,8 @@ SHUFFLER = (
         name="order-of-people-preserved-in-budgets",
         consequence="The analyzer sees whose budget is whose.",
         file="src/apes/shuffler/shuffle.py",
-        before="self._batch(self._source.generator(Purpose.SHUFFLE).permutation(self._budgets))",
-        after="self._batch(self._budgets.copy())",
+        before="        permute_rows(budgets.reshape(1, -1), 0,",
+        after="        permute_rows(budgets.reshape(-1, 1), 0,",
         caught_by=("tests/shuffler/test_shuffle.py::test_budgets_are_released_in_an_order_of_their_own",),
     ),
     Fault(

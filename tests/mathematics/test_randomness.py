@@ -1,83 +1,117 @@
 """The random sources: known answers, an independent reference, quality between neighbours, no seed for devices."""
 
+import hashlib
+import pickle
 import random
 from dataclasses import FrozenInstanceError
+from functools import partial
 from itertools import product
 
-import numba
+import cipher_words
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
 from apes.errors import ParameterError
-from apes.mathematics.randomness import Purpose, SimulationSource, SystemSource, philox
+from apes.mathematics.chacha import block_at, fill_blocks, fill_words, room_for
+from apes.mathematics.randomness import Purpose, SimulationSource, StreamKey, SystemSource, check_addresses
 
 FALSE_ALARM = 1e-6  # of a whole test, shared out among its comparisons
 LOW = np.uint64(0xFFFFFFFF)
 
 
-def words32(*values):
-    return tuple(np.uint64(value) for value in values)
+def ours(key, stage, stream, users, indices):
+    """Blocks under test: array (16 words, users, indices)."""
+    words = np.empty((users.size, 16, indices.size), dtype=np.uint32)
+    for user, blocks in zip(users, words, strict=True):
+        blocks[0] = indices
+        fill_blocks(np.uint64(stage), np.uint64(user), np.uint64(stream), key, blocks)
+    return words.transpose(1, 0, 2)
 
 
-@numba.njit
-def philox_on(c0, c1, c2, c3, k0, k1, out):
-    for m in range(c0.size):
-        out[0, m], out[1, m], out[2, m], out[3, m] = philox(c0[m], c1[m], c2[m], c3[m], k0[m], k1[m])
+def reference(key, stage, stream, users, indices, rounds=20):
+    """ChaCha after RFC 8439, sections 2.1 to 2.3, in NumPy; with as many rounds as one likes."""
+    shape = users.size, indices.size
+    words = [*np.frombuffer(b"expand 32-byte k", dtype="<u4"), *key, indices[None], stage, users[:, None], stream]
+    first = np.stack([np.broadcast_to(np.asarray(word, dtype=np.uint32), shape) for word in words])
+    x = first.copy()
+    columns = [(n, n + 4, n + 8, n + 12) for n in range(4)]
+    diagonals = [(n, 4 + (n + 1) % 4, 8 + (n + 2) % 4, 12 + (n + 3) % 4) for n in range(4)]
+    for turn in range(rounds):
+        for a, b, c, d in diagonals if turn % 2 else columns:
+            for grown, added, turned, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+                x[grown] += x[added]
+                x[turned] ^= x[grown]
+                x[turned] = x[turned] << np.uint32(bits) | x[turned] >> np.uint32(32 - bits)
+    return x + first
 
 
-def ours(counter, key):
-    """The function under test, over arrays of counters and keys."""
-    arrays = np.broadcast_arrays(*[np.asarray(word, dtype=np.uint64) for word in (*counter, *key)])
-    out = np.empty((4, arrays[0].size), dtype=np.uint64)
-    philox_on(*[np.ascontiguousarray(array).ravel() for array in arrays], out)
-    return out.reshape(4, *arrays[0].shape)
-
-
-def reference(counter, key, rounds=10):
-    """Philox4x32 after Salmon et al. 2011, section 3.3: Feistel pairs (R, L) and a Weyl sequence of keys."""
-    right0, left0, right1, left1 = (np.asarray(word, dtype=np.uint64) for word in counter)
-    for n in range(rounds):
-        key0 = np.uint64((int(key[0]) + n * 0x9E3779B9) % 2**32)
-        key1 = np.uint64((int(key[1]) + n * 0xBB67AE85) % 2**32)
-        product0, product1 = right0 * np.uint64(0xD2511F53), right1 * np.uint64(0xCD9E8D57)
-        right0, right1 = product1 // 2**32 ^ left0 ^ key0, product0 // 2**32 ^ left1 ^ key1
-        left0, left1 = product1 % 2**32, product0 % 2**32
-    return np.stack(np.broadcast_arrays(right0, left0, right1, left1))
-
-
-def truncated_congruence(counter, key):
+def truncated_congruence(key, stage, stream, users, indices):
     """A linear congruential generator by address, upper half kept: what a bad counter-based one looks like."""
-    state = sum(np.asarray(word, dtype=np.uint64) << np.uint64(10 * n) for n, word in enumerate((*counter, *key)))
-    lanes = np.stack([state * np.uint64(4) + np.uint64(lane) for lane in range(4)])
-    return (lanes * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)) >> np.uint64(32)
+    address = (indices[None], np.uint64(stage), users[:, None], np.uint64(stream), *key)
+    state = sum(np.asarray(word, dtype=np.uint64) << np.uint64(4 * n) for n, word in enumerate(address))
+    words = np.stack([state * np.uint64(16) + np.uint64(word) for word in range(16)])
+    return ((words * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)) >> np.uint64(32)).astype(
+        np.uint32
+    )
 
 
-GOOD = {"ours": ours, "reference": reference}
-BAD = {f"{n} rounds": lambda c, k, n=n: reference(c, k, n) for n in (1, 2, 3)} | {"congruence": truncated_congruence}
+BAD = {f"{n} rounds": partial(reference, rounds=n) for n in (1, 2)} | {"congruence": truncated_congruence}
 
 
-@pytest.mark.parametrize("function", GOOD.values(), ids=GOOD)
-@pytest.mark.parametrize(
-    ("counter", "key", "answer"),
-    [  # Random123's kat_vectors, philox 4x32 10
-        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
-        (
-            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
-            (0xA4093822, 0x299F31D0),
-            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
-        ),
-    ],
-)
-def test_known_answers(function, counter, key, answer):
-    assert tuple(int(word) for word in function(words32(*counter), words32(*key))) == answer
+def test_the_block_of_the_rfc():
+    """RFC 8439, section 2.3.2."""
+    key = np.frombuffer(bytes(range(32)), dtype="<u4").astype(np.uint32)
+    block = block_at(np.uint64(1), np.uint64(0x09000000), np.uint64(0x4A000000), np.uint64(0), key)
+    assert " ".join(f"{word:08x}" for word in block) == (
+        "e4e7f110 15593bd1 1fdd0f50 c47120a3 c7f4d1c7 0368c033 9aaa2204 4e6cd4c3 "
+        "466482d2 09aa9f07 05d7c214 a2028bd9 d19c12b5 b94e16de e883d0cb 4e3c50a2"
+    )
 
 
-def test_philox_is_the_reference():
-    draws = np.random.default_rng(1).integers(0, 2**32, (4, 5000), dtype=np.uint64)
-    for key in ((0, 0), (1, 0), (0, 1), (0xFFFFFFFF, 0x80000000), (0x9E3779B9, 123)):
-        assert (ours(draws, words32(*key)) == reference(draws, words32(*key))).all()
+def addresses_everywhere(count):
+    """Keys and addresses from the whole range of every word, the ends and each single bit of a word among them."""
+    rng = np.random.default_rng(1)
+    ends = [0, 2**32 - 1, *(1 << bit for bit in range(32))]
+    drawn = rng.integers(0, 2**32, (count, 4)).tolist()
+    single = [[end if word == place else 0 for word in range(4)] for place in range(4) for end in ends]
+    return [(rng.bytes(32), *address) for address in drawn + single] + [
+        (bytes(32), 0, 0, 0, 0),
+        (b"\xff" * 32, 1, 2, 3, 4),
+    ]
+
+
+def test_blocks_are_those_of_another_chacha20():
+    for material, index, stage, user, stream in addresses_everywhere(300):
+        key = StreamKey(material)
+        words = SimulationSource(key).key
+        expected = cipher_words.block(material, index, stage, user, stream)
+        address = np.uint64(stage), np.uint64(user), np.uint64(stream)
+        assert tuple(map(int, block_at(np.uint64(index), *address, words))) == expected
+        columns = np.full((16, 19), index, dtype=np.uint32)
+        fill_blocks(*address, words, columns)
+        assert (columns.T == expected).all()
+        group = np.empty(256, dtype=np.uint32)
+        fill_words(np.uint64(index // 16), *address, words, group)
+        assert tuple(group.reshape(16, 16)[:, index % 16].tolist()) == expected
+
+
+def test_words_of_a_row_are_numbered_as_the_text_says():
+    """From the first group to the last one there is, and however many are made at once."""
+    source = SimulationSource(StreamKey(bytes(range(32))))
+    material = source.run_key.material
+    for group, count in ((0, 1), (0, 5), (3, 2), (2**28 - 3, 3)):
+        words = np.empty(256 * count, dtype=np.uint32)
+        fill_words(np.uint64(group), np.uint64(1), np.uint64(2), np.uint64(3), source.key, words)
+        assert (words == cipher_words.words(material, 256 * group, words.size, 1, 2, 3)).all()
+        assert words.tolist() == [cipher_words.word(material, 256 * group + w, 1, 2, 3) for w in range(words.size)]
+
+
+@pytest.mark.parametrize("group", [128, 256, 512])
+def test_the_room_of_some_numbers_is_the_groups_that_hold_them(group):
+    for first, count in product((0, 1, group - 1, group, 5 * group + 3), (1, 2, group - 1, group, group + 1, 1000)):
+        groups = {number // group for number in range(first, first + count)}
+        assert room_for(first, count, group).size == 256 * len(groups)
 
 
 def uniform_p_value(cells, number=256):
@@ -97,26 +131,36 @@ def pair_p_values(x, y):
     yield uniform_p_value((y ^ x) >> byte)
 
 
+SIDE = 256
+
+
 def words_at(generator, seed=20230607, round=3, user=0, index=0, stage=0, purpose=Purpose.REPORT):
-    """Words (lane, user, index) of 512 x 512 addresses laid out as the draws of a round."""
+    """Words (16, users, indices) of 256 x 256 blocks laid out as the draws of a round."""
     source = SimulationSource(seed, round)
-    users, indices = np.ogrid[user : user + 512, index : index + 512]
-    return generator((indices, stage, users, source.stream(purpose)), source.key)
+    users, indices = np.arange(user, user + SIDE), np.arange(index, index + SIDE)
+    return generator(source.key, stage, source.stream(purpose), users, indices).astype(np.uint64)
 
 
 def equidistribution(generator):
     words = words_at(generator)
-    return [uniform_p_value((lane >> np.uint64(8 * byte)) & np.uint64(255)) for lane in words for byte in range(4)]
+    return [uniform_p_value((word >> np.uint64(8 * byte)) & np.uint64(255)) for word in words for byte in range(4)]
 
 
 def neighbours(generator, change):
     here, there = words_at(generator), words_at(generator, **change)
-    return [p for lane in range(4) for p in pair_p_values(here[lane], there[lane])]
+    return [p for word in range(16) for p in pair_p_values(here[word], there[word])]
 
 
-def lanes(generator):
+def words_of_a_block(generator):
     words = words_at(generator)
-    return [p for lane in range(4) for p in pair_p_values(words[lane], words[(lane + 1) % 4])]
+    return [p for word in range(16) for p in pair_p_values(words[word], words[(word + 1) % 16])]
+
+
+def words_of_a_row(generator):
+    """Of the numbers that coordinates have: the next one, the one a block further, a group further."""
+    groups = words_at(generator).reshape(16, SIDE, SIDE // 16, 16).transpose(1, 2, 0, 3)
+    rows = groups.reshape(SIDE, 16 * SIDE)
+    return [p for step in (1, 2, 16, 256) for p in pair_p_values(rows[:, :-step], rows[:, step:])]
 
 
 CHANGES = {
@@ -128,9 +172,11 @@ CHANGES = {
     "stage": {"stage": 1},
     "purpose": {"purpose": Purpose.PADDING},
 }
-BATTERY = {"equidistribution": equidistribution, "lanes": lanes} | {
-    axis: lambda generator, change=change: neighbours(generator, change) for axis, change in CHANGES.items()
-}
+BATTERY = {
+    "equidistribution": equidistribution,
+    "words of a block": words_of_a_block,
+    "words of a row": words_of_a_row,
+} | {axis: lambda generator, change=change: neighbours(generator, change) for axis, change in CHANGES.items()}
 
 
 @pytest.mark.parametrize("test", BATTERY.values(), ids=BATTERY)
@@ -146,16 +192,60 @@ def test_streams_and_keys_never_meet():
     streams = {int(SimulationSource(1, round).stream(purpose)) for round in (0, 1, 2**24 - 1) for purpose in Purpose}
     assert len(streams) == 3 * len(Purpose)
     assert max(streams) < 2**32
-    keys = {SimulationSource(seed).key for seed in (0, 1, 2**32 - 1, 2**32, 2**64 - 1)}
+    keys = {SimulationSource(seed).key.tobytes() for seed in (0, 1, 2**32 - 1, 2**32, 2**64 - 1)}
     assert len(keys) == 5
-    assert max(max(key) for key in keys) < 2**32
 
 
-def test_generators_differ_by_seed_round_purpose_and_index():
-    cases = list(product((0, 1, 2**32), (0, 1), Purpose, (0, 1)))
-    firsts = [SimulationSource(s, r).generator(p, i).integers(2**63) for s, r, p, i in cases]
-    assert len(set(firsts)) == len(cases)
-    assert firsts == [SimulationSource(s, r).generator(p, i).integers(2**63) for s, r, p, i in cases]
+def test_the_key_of_a_seed_is_the_same_everywhere_and_fills_all_words():
+    """SHA-256 of a text and the seed: written out, so that a run of today can be made again."""
+    for seed in (0, 1, 2**64 - 1):
+        expected = hashlib.sha256(b"apes.StreamKey.from_seed, version 1: " + seed.to_bytes(8, "little")).digest()
+        assert SimulationSource(seed).run_key.material == expected
+        assert SimulationSource(seed).key.tolist() == np.frombuffer(expected, dtype="<u4").tolist()
+
+
+def drawn_with(source):
+    words = np.empty(256, dtype=np.uint32)
+    fill_words(np.uint64(0), np.uint64(0), np.uint64(0), source.stream(Purpose.REPORT), source.key, words)
+    return words.tobytes()
+
+
+def test_a_secret_key_is_new_each_time_and_a_seed_the_same():
+    assert len({drawn_with(SimulationSource(StreamKey.from_system(), 1)) for _ in range(20)}) == 20
+    assert len({drawn_with(SimulationSource(7, 1)) for _ in range(3)}) == 1
+    assert drawn_with(SimulationSource(7, 1)) == drawn_with(SimulationSource(StreamKey.from_seed(7), 1))
+    key = StreamKey.from_system()
+    assert drawn_with(SimulationSource(key, 1)) == drawn_with(SimulationSource(key, 1))
+
+
+def test_every_bit_of_a_key_counts():
+    """A key with one bit changed has another stream, wherever the bit is."""
+    materials = [bytes(32)] + [(1 << bit).to_bytes(32, "little") for bit in range(256)]
+    assert len({drawn_with(SimulationSource(StreamKey(material), 1)) for material in materials}) == 257
+
+
+def test_a_key_is_carried_to_workers_and_never_printed():
+    source = SimulationSource(StreamKey.from_system(), 3)
+    copy = pickle.loads(pickle.dumps(source))
+    assert copy == source
+    assert drawn_with(copy) == drawn_with(source)
+    material = source.run_key.material
+    for shown in (repr(source), str(source), f"{source.run_key}", repr([source])):
+        assert "is_seeded=False" in shown
+        for piece in (material.hex(), repr(material)[2:-1], str(list(material))[1:-1]):
+            assert piece not in shown
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "is_refused"),
+    [(0, 0, False), (0, 2**32, False), (2**32 - 1, 1, False), (2**32 - 1, 2, True), (-1, 1, True), (2**40, 1, True)],
+)
+def test_numbers_that_have_no_address_are_refused(first, count, is_refused):
+    if not is_refused:
+        check_addresses("coordinates", first, count)
+        return
+    with pytest.raises(ParameterError, match=r"coordinates must be numbered within \[0, 4294967296\), got"):
+        check_addresses("coordinates", first, count)
 
 
 @pytest.mark.parametrize(

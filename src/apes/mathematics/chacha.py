@@ -25,6 +25,7 @@ _C0, _C1, _C2, _C3 = np.frombuffer(b"expand 32-byte k", dtype="<u4").astype(np.u
 _WORD_BITS = np.uint32(32)
 _BY_16, _BY_12, _BY_8, _BY_7 = np.uint32(16), np.uint32(12), np.uint32(8), np.uint32(7)
 
+_Three = tuple[np.uint32, np.uint32, np.uint32]
 _Four = tuple[np.uint32, np.uint32, np.uint32, np.uint32]
 _Eight = tuple[np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32]
 # The 16 words of a block while it is computed.
@@ -44,13 +45,13 @@ def room_for(first: int, count: int, group: int) -> U32:
 def fill_words(first_group: Word, stage: Word, user: Word, stream: Word, key: U32, words: U32) -> None:
     """Fill ``words``, whole groups, with the words of a row from number 256 ``first_group`` on."""
     key_words = _key_words(key)
-    stage, user, stream = np.uint32(stage), np.uint32(user), np.uint32(stream)
+    nonce = np.uint32(stage), np.uint32(user), np.uint32(stream)
     groups = words.reshape((words.size // GROUP_WORDS, BLOCK_WORDS, GROUP_BLOCKS))
     for g in range(groups.shape[0]):
         group = groups[g]
         index = np.uint32(np.uint32(np.uint32(first_group) + np.uint32(g)) * np.uint32(GROUP_BLOCKS))
         for i in range(GROUP_BLOCKS):
-            block = _block(key_words, np.uint32(index + np.uint32(i)), stage, user, stream)
+            block = _block(key_words, np.uint32(index + np.uint32(i)), nonce)
             _put_block(block, group, i)
 
 
@@ -61,16 +62,16 @@ def fill_blocks(stage: Word, user: Word, stream: Word, key: U32, words: U32) -> 
     The indices are in the array that is written to, since the compiler cannot know that two arrays do not overlap.
     """
     key_words = _key_words(key)
-    stage, user, stream = np.uint32(stage), np.uint32(user), np.uint32(stream)
+    nonce = np.uint32(stage), np.uint32(user), np.uint32(stream)
     for i in range(words.shape[1]):
-        block = _block(key_words, words[0, i], stage, user, stream)
+        block = _block(key_words, words[0, i], nonce)
         _put_block(block, words, i)
 
 
 @compiled
 def block_at(index: Word, stage: Word, user: Word, stream: Word, key: U32) -> State:
     """The 16 words of one block."""
-    return _block(_key_words(key), np.uint32(index), np.uint32(stage), np.uint32(user), np.uint32(stream))
+    return _block(_key_words(key), np.uint32(index), (np.uint32(stage), np.uint32(user), np.uint32(stream)))
 
 
 @unfolded
@@ -79,9 +80,9 @@ def _key_words(key: U32) -> _Eight:
 
 
 @unfolded
-def _block(key: _Eight, index: np.uint32, stage: np.uint32, user: np.uint32, stream: np.uint32) -> State:
+def _block(key: _Eight, index: np.uint32, nonce: _Three) -> State:
     """RFC 8439, section 2.3: twenty rounds, and what they began with added."""
-    first = (_C0, _C1, _C2, _C3, *key, index, stage, user, stream)
+    first = (_C0, _C1, _C2, _C3, *key, index, *nonce)
     s = _double_round(first)
     s = _double_round(s)
     s = _double_round(s)
