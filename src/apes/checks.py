@@ -4,6 +4,7 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -159,7 +160,8 @@ def unused(options: dict[str, Any], why: str) -> None:
     """Raise if an option was given that would do nothing."""
     for name, value in options.items():
         if value is not None:
-            raise ParameterError(f"{name} must be left out: {why}; got {value!r}")
+            got = str(value) if isinstance(value, Path) else value
+            raise ParameterError(f"{name} must be left out: {why}; got {got!r}")
 
 
 def exactly(name: str, value: T, kind: type[T]) -> T:

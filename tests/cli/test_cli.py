@@ -176,7 +176,7 @@ def test_levels_are_read_alike_everywhere(apes_here, command, levels):
     done = apes_here(*command.split(), "--levels", levels)
     assert (done.exit_code, done.stderr) == (
         2,
-        f"apes: levels must be in [2, 256] or 'continuous', got {levels[:20]!r}\n",
+        f"apes: --levels must be in [2, 256] or 'continuous', got {levels[:20]!r}\n",
     )
 
 

@@ -80,7 +80,7 @@ def test_targets_in_a_file_are_not_given_to_others(here):
     more = [*COLUMN, "--ignore", "limit", "--clip", "0.2", "--rounds", "2", "--test-share", "0", "--out", "run"]
     refused(
         train(*more, "--target-epsilon", "file:t.csv:limit"),
-        "target_epsilon must be a number or own:FACTOR for people of a table",
+        "--target-epsilon must be a number or own:FACTOR for people of a table",
         "t.csv:limit'",
     )
     assert not (here / "run").exists()
@@ -114,7 +114,7 @@ def test_every_level_that_somebody_has_is_named(here):
 def test_a_plan_makes_up_no_budgets(here):
     choices = {"users": 500, "budgets": "uniform2", "split": "iid", "norm": 0.5, "clip": 0.2, "rounds": 2}
     (here / "plan.json").write_text(json.dumps({"choices": choices, "found_on": "digits", "found": {}}))
-    refused(train("--plan", "plan.json", "--ignore", "wish"), "budget_column or budgets must be given")
+    refused(train("--plan", "plan.json", "--ignore", "wish"), "--budget-column or --budgets must be given")
     assert said(train("--plan", "plan.json", *COLUMN))["budgets"] == "column wish"
 
 
@@ -122,8 +122,8 @@ def test_a_plan_makes_up_no_budgets(here):
     ("choice", "words"),
     [
         ({"levels": [2]}, "levels must be a whole number or a text, got [2]"),
-        ({"target_epsilon": [2]}, "target_epsilon must be a number or a text, got [2]"),
-        ({"target_epsilon": True}, "target_epsilon must be a number or a text, got True"),
+        ({"target_epsilon": [2]}, "--target-epsilon must be a number or a text, got [2]"),
+        ({"target_epsilon": True}, "--target-epsilon must be a number or a text, got True"),
         ({"features": 5}, "features must be a text, got 5"),
         ({"split": {}}, "split must be a text, got {}"),
         ({"rounds": "many"}, "rounds must be a whole number, got 'many'"),
@@ -255,7 +255,7 @@ def test_budgets_beyond_any_cap(boldest, here):
         (lambda config: config["choices"].update(bounds=3), "bounds must be a text, got 3"),
         (lambda config: config["choices"].update(data=5), "data must be a text, got 5"),
         (lambda config: config["choices"].update(rounds=True), "rounds must be a whole number, got True"),
-        (lambda config: config["choices"].update(user_column=["who"]), "user_column must be a text, got ['who']"),
+        (lambda config: config["choices"].update(user_column=["who"]), "--user-column must be a text, got ['who']"),
     ],
 )
 @pytest.mark.service
@@ -269,7 +269,7 @@ def test_an_edited_configuration_is_one_line(change, words, run):
 @pytest.mark.service
 def test_paths_are_said_as_texts(run):
     refused(apes("train", "--resume", "run", "--plan", "n.json"), "plan must be left out", "got 'n.json'")
-    refused(train(*COLUMN, "--data-dir", "."), "data_dir must be left out: data is a file; got '.'")
+    refused(train(*COLUMN, "--data-dir", "."), "--data-dir must be left out: data is a file; got '.'")
 
 
 @pytest.mark.process

@@ -145,10 +145,10 @@ def test_other_rows_are_not_gone_on_with(here):
 
 def test_options_that_would_do_nothing(here):
     refused(
-        train("whole.parquet", "--cache-mb", "5"), "cache_mb must be left out: data is not a folder of files; got 5"
+        train("whole.parquet", "--cache-mb", "5"), "--cache-mb must be left out: data is not a folder of files; got 5"
     )
-    refused(train("parts", "--cache-mb", "-5"), "cache_mb must be in [0, ")
-    refused(train("parts", "--data-dir", "."), "data_dir must be left out")
+    refused(train("parts", "--cache-mb", "-5"), "--cache-mb must be in [0, ")
+    refused(train("parts", "--data-dir", "."), "--data-dir must be left out")
     refused(apes("predict", "run", "parts", "--out", "p.csv"), "run")
 
 

@@ -101,15 +101,15 @@ def test_ctrl_c_while_it_is_accounted_ends_quietly():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--workers", "0"], "apes: workers must be in [1, inf), got 0"),
+        (["--workers", "0"], "apes: --workers must be in [1, inf), got 0"),
         pytest.param(
             ["--workers", "1000000"],
-            "apes: workers must be fewer: they take about 6.25e+04 GB to start",
+            "apes: --workers must be fewer: they take about 6.25e+04 GB to start",
             marks=pytest.mark.service,
         ),
         pytest.param(
             ["--threads", "1000000000000"],
-            "apes: threads must be fewer: counts of 256 levels on 7,850 coordinates take",
+            "apes: --threads must be fewer: counts of 256 levels on 7,850 coordinates take",
             marks=pytest.mark.service,
         ),
     ],

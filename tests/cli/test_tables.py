@@ -193,7 +193,7 @@ def test_resume_from_another_folder(here, monkeypatch):
     assert again["model_sha256"] == whole["model_sha256"]
     done = apes("train", "--resume", "../part", "--user-column", "privacy")
     assert done.exit_code == 2
-    assert "user_column must be 'who' to resume this run, got 'privacy'" in done.stderr
+    assert "--user-column must be 'who' to resume this run, got 'privacy'" in done.stderr
 
 
 @pytest.mark.service
@@ -339,12 +339,12 @@ def test_bad_tables_are_one_line_and_nothing_is_written(words, here):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--budgets", "file:budgets.csv"], "budget_column or budgets must be given, one of them"),
+        (["--budgets", "file:budgets.csv"], "--budget-column or --budgets must be given, one of them"),
         (["--users", "5"], "users must be left out: the table says whose its rows are; got 5"),
         (["--split", "iid"], "split must be left out"),
         (["--normalise", "pixels"], "normalise must be left out"),
-        (["--data-dir", "."], "data_dir must be left out: data is a file"),
-        (["--budgets", "uniform2"], "budget_column or budgets must be given, one of them"),
+        (["--data-dir", "."], "--data-dir must be left out: data is a file"),
+        (["--budgets", "uniform2"], "--budget-column or --budgets must be given, one of them"),
         (["--bounds", "0-1"], "bounds must be LOW:HIGH or NAME=LOW:HIGH"),
         (["--bounds", "age=0:x"], "bounds must have numbers after the names, got 'x'"),
         (["--bounds", "age=0:1,age=0:2"], "bounds must be NAME=VALUE,NAME=VALUE,... with names that differ"),
@@ -352,8 +352,8 @@ def test_bad_tables_are_one_line_and_nothing_is_written(words, here):
         (["--bounds", "file:none.csv"], "there is no file"),
         (["--bounds", "tall=0:1"], "bounds must be of columns to learn from, got 'tall'"),
         (["--budget-levels", "low=0.1"], "must be one of budget levels low; got"),
-        (["--budget-levels", "low"], "budget_levels must be NAME=VALUE"),
-        (["--budget-levels", "low=much"], "budget_levels must have numbers after the names, got 'much'"),
+        (["--budget-levels", "low"], "--budget-levels must be NAME=VALUE"),
+        (["--budget-levels", "low=much"], "--budget-levels must have numbers after the names, got 'much'"),
         (["--categories", "city=Bonn|Bonn"], "categories of column 'city' must be names that differ"),
         (["--categories", "city"], "categories must be NAME=VALUE"),
         (["--ignore", "note,nothing"], "has no column 'nothing'"),
@@ -362,9 +362,9 @@ def test_bad_tables_are_one_line_and_nothing_is_written(words, here):
         (["--task", "guess"], "task must be one of classification, regression"),
         (["--task", "regression"], "row 1, column 'diagnosis': must be a number"),
         (["--task", "regression", "--update", "fedprox"], "update must be one of gradient; got 'fedprox'"),
-        (["--max-rows", "0"], "max_rows must be in [1, inf), got 0"),
-        (["--test-share", "1"], "test_share must be in [0, 1), got 1.0"),
-        (["--target-epsilon", "0.0001"], "not even one round keeps within target_epsilon"),
+        (["--max-rows", "0"], "--max-rows must be in [1, inf), got 0"),
+        (["--test-share", "1"], "--test-share must be in [0, 1), got 1.0"),
+        (["--target-epsilon", "0.0001"], "not even one round keeps within --target-epsilon"),
     ],
 )
 def test_bad_choices_are_one_line_and_nothing_is_written(more, words, here):
@@ -379,8 +379,8 @@ def test_bad_choices_are_one_line_and_nothing_is_written(more, words, here):
     ("arguments", "words"),
     [
         (["train", "--data", "none.csv", *TABLE], "there is no file"),
-        (["train", "--data", "people.csv", *TABLE[2:]], "user_column must name a column of"),
-        (["train", "--data", "people.csv", *TABLE[:2], *TABLE[4:]], "label_column must name a column of"),
+        (["train", "--data", "people.csv", *TABLE[2:]], "--user-column must name a column of"),
+        (["train", "--data", "people.csv", *TABLE[:2], *TABLE[4:]], "--label-column must name a column of"),
         (
             [
                 "train",
@@ -395,13 +395,13 @@ def test_bad_choices_are_one_line_and_nothing_is_written(more, words, here):
             ],
             "budgets of a table must be in a column of it, or by a law, got 'file:",
         ),
-        (["train", "--user-column", "who"], "user_column must be left out: data names no table"),
+        (["train", "--user-column", "who"], "--user-column must be left out: data names no table"),
         (["train", "--bounds", "0:1"], "bounds must be left out: data names no table"),
         (["train", "--data", "none"], "data must be one of digits"),
         # Flower tries an address of this machine when it is imported.
         pytest.param(
             ["federation", "init", "trial", "--devices", "5", "--data", "people.csv"],
-            "user_column must name a column of",
+            "--user-column, --label-column and --budget-column must name columns of",
             marks=pytest.mark.service,
         ),
         pytest.param(

@@ -52,13 +52,11 @@ def test_piped_there_are_a_few_plain_lines():
     assert "\x1b" not in shown
     lines = shown.splitlines()
     assert 10 <= len(lines) <= 12
-    assert lines[0].startswith(
-        "training s-apes-threshold on 16 processes: round 1 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.433, about "
-    )
-    assert (
-        lines[-1]
-        == "training s-apes-threshold on 16 processes: round 60 of 60, accuracy 85.12 %, loss 0.512, epsilon 0.433"
-    )
+    said = "training s-apes-threshold on 16 processes: round {} of 60, accuracy 85.12 %, loss 0.512, epsilon 0.433"
+    # Nothing of the time that is left: in the first round loops may have been compiled.
+    assert lines[0] == said.format(1)
+    assert lines[1].startswith(said.format(6) + ", about ")
+    assert lines[-1] == said.format(60)
 
 
 @pytest.mark.service

@@ -139,7 +139,7 @@ def test_parameters(tmp_path):
         load("minst", cache=tmp_path)
     with pytest.raises(ParameterError, match="normalise must be one of pixels, unit-norm; got 'l2'"):
         load("mnist", normalise="l2", cache=tmp_path)
-    with pytest.raises(ParameterError, match="data_dir must be None for the embedded digits"):
+    with pytest.raises(ParameterError, match="data_dir must be left out: the digits are embedded"):
         load("digits", data_dir=tmp_path, cache=tmp_path)
 
 

@@ -151,6 +151,32 @@ FAULTS = (
         caught_by=("tests/cli/test_commands.py::test_no_command_is_left_out",),
     ),
     Fault(
+        name="compiling-is-taken-for-a-round",
+        consequence="A run of a minute says that forty minutes are left.",
+        file="src/apes/cli/watching.py",
+        before="            self._first = number, now\n",
+        after="            self._first = number - 1, 0.0\n",
+        caught_by=("tests/cli/test_watching.py",),
+    ),
+    Fault(
+        name="errors-name-parameters-in-place-of-options",
+        consequence="Whoever reads an error has to guess which option it is about.",
+        file="src/apes/cli/shared.py",
+        before="in_options(str(error), names or {})",
+        after="str(error)",
+        caught_by=("tests/cli/test_every_command.py::test_what_is_missing_is_named",),
+    ),
+    Fault(
+        name="columns-are-asked-for-before-the-file",
+        consequence="A mistyped name of a file is asked about its columns first.",
+        file="src/apes/cli/choices.py",
+        before='        check_is_there(choices["data"])\n',
+        after="        pass\n",
+        caught_by=(
+            "tests/cli/test_every_command.py::test_a_file_that_is_not_there_is_said_before_anything_is_asked_about_it",
+        ),
+    ),
+    Fault(
         name="epsilon-is-rounded-down-while-training",
         consequence="Who watches a run reads less than was spent.",
         file="src/apes/cli/watching.py",

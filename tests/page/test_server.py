@@ -186,7 +186,7 @@ def test_a_port_that_is_taken_is_one_line(port):
     process = start("--port", str(port))
     printed, said = process.communicate(timeout=600)
     assert (process.returncode, printed) == (2, "")
-    assert said.startswith("apes: port must be one that is free")
+    assert said.startswith("apes: --port must be one that is free")
     assert said.count("\n") == 1
     assert str(port) in said
 
@@ -196,7 +196,7 @@ def test_a_port_that_is_taken_is_one_line(port):
 def test_no_port_is_one_line(number):
     done = CliRunner().invoke(app, ["page", "--no-open", f"--port={number}"])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("apes: port must be")
+    assert done.stderr.startswith("apes: --port must be")
     assert done.stderr.count("\n") == 1
 
 

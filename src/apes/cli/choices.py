@@ -11,7 +11,7 @@ from apes.checks import one_of, shown, unused
 from apes.cli.options import CHOICES, PAPER, PRIVATE
 from apes.cli.shared import parse_levels
 from apes.data import NAMES
-from apes.data.table.opening import is_table
+from apes.data.table.opening import check_is_there, is_table
 from apes.data.table.spelling import absolute
 from apes.errors import DataError, ParameterError
 from apes.storage.settings import read_settings
@@ -137,6 +137,9 @@ def _kind_of_people(choices: Mapping[str, Any]) -> type[Simulation] | type[OwnTa
     if not isinstance(choices.get("data", ""), str):
         raise ParameterError(f"data must be a text, got {choices['data']!r}")
     is_own = names_table(choices)
+    if is_own:
+        # Before anything is asked about what is in it.
+        check_is_there(choices["data"])
     kind: type[Simulation] | type[OwnTable] = OwnTable if is_own else Simulation
     why = (
         "the table says whose its rows are"
@@ -148,7 +151,22 @@ def _kind_of_people(choices: Mapping[str, Any]) -> type[Simulation] | type[OwnTa
         # An earlier run's choices may name what was left out.
         if name not in taken and value is not None:
             raise ParameterError(f"{name} must be left out: {why}; got {value!r}")
-    for name in ("user_column", "label_column") if is_own else ():
-        if name not in choices:
-            raise ParameterError(f"{name} must name a column of {choices['data']}, got none")
+    if is_own:
+        _check_columns(choices)
     return kind
+
+
+def _check_columns(choices: Mapping[str, Any]) -> None:
+    """Raise unless it is said which columns of a table are whose rows, labels and budgets: all that are missing."""
+    missing = [name for name in ("user_column", "label_column") if name not in choices]
+    if not missing:
+        # What is said of budgets, which need no column, is the table's own to say.
+        return
+    instead = ""
+    if choices.get("budget_column") is None and choices.get("budgets") is None:
+        missing.append("budget_column")
+        instead = "; a law of budgets (budgets) needs no column"
+    *others, last = missing
+    names = f"{', '.join(others)} and {last}" if others else last
+    columns = "columns" if others else "a column"
+    raise ParameterError(f"{names} must name {columns} of {choices['data']}, got none{instead}")

@@ -61,14 +61,17 @@ def init_command(
     from apes.federation.trial.setup import set_up
 
     if (devices is None) == (silos is None):
-        raise ParameterError(f"devices or silos must be given, one of them; got {devices!r} and {silos!r}")
+        got = "none" if devices is None else f"{devices!r} and {silos!r}"
+        raise ParameterError(f"devices or silos must be given, one of them; got {got}")
     if devices is not None and not names_table(choices) and choices.setdefault("users", devices) != devices:
         raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
     chosen = _chosen(choices, model)
     subject, people = _subject(chosen, data_dir)
     users = people.budgets.size
     if devices is not None and devices != users:
-        raise ParameterError(f"devices must be {users}, one per user who trains, or silos be given; got {devices!r}")
+        raise ParameterError(
+            f"devices must be {users}, one per user who trains, or left out for silos; got {devices!r}"
+        )
     how: dict[str, Any] = {"smallest_cohort": smallest_cohort, "largest_card": largest_card, "colluding": colluding}
     plan, vaults = chosen.plan, devices or silos or 0
     with display.steps("making keys", "users") as progress:

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand
 from typer.models import ArgumentInfo
 
+from apes.cli.option_names import option_names
 from apes.cli.shared import ignore_further_answers, in_one_line, says_what_went_wrong
 
 
@@ -22,20 +23,29 @@ class _Later(TyperCommand):
         Click runs, and asks for completions, what the context names: the real command.
         """
         with in_one_line():
-            try:
-                return self.loaded().make_context(*args, **extra)
-            except BrokenPipeError:
-                # Whoever reads the help has read enough.
-                ignore_further_answers()
-                raise typer.Exit from None
+            command = self.loaded()
+            # An option may be refused while it is read, before the command is called.
+            with in_one_line(option_names(self._function())):
+                try:
+                    return command.make_context(*args, **extra)
+                except BrokenPipeError:
+                    # Whoever reads the help has read enough.
+                    ignore_further_answers()
+                    raise typer.Exit from None
 
     def loaded(self) -> Any:
         """The real command."""
-        # typer makes commands out of functions: ours, which takes no argument, hands over the command's own.
-        assert self.callback is not None
-        app, function = typer.Typer(add_completion=False), self.callback()
+        app, function = typer.Typer(add_completion=False), self._function()
         app.command(self.name)(says_what_went_wrong(function))
         return _with_help_of_arguments(typer.main.get_command(app), function)
+
+    def _function(self) -> Callable[..., None]:
+        """The command's function, imported now."""
+        # typer makes commands out of functions: ours, which takes no argument, hands over the command's own.
+        if self.callback is None:
+            raise LookupError(f"{self.name} has no function")
+        function: Callable[..., None] = self.callback()
+        return function
 
 
 def add_later(app: typer.Typer, name: str, place: str, line: str) -> None:

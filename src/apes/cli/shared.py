@@ -4,13 +4,14 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
+from apes.cli.option_names import in_options, option_names
 from apes.errors import ApesError, ParameterError
 
 if TYPE_CHECKING:
@@ -121,8 +122,11 @@ def interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def in_one_line() -> Iterator[None]:
-    """Say errors that a user can mend in one line, and end with exit code 2; stopped by Ctrl-C, end with 130."""
+def in_one_line(names: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Say errors that a user can mend in one line, and end with exit code 2; stopped by Ctrl-C, end with 130.
+
+    What is wrong is said of options: ``names`` says how parameters are given (`apes.cli.option_names`).
+    """
     try:
         with interrupts():
             yield
@@ -130,7 +134,7 @@ def in_one_line() -> Iterator[None]:
         typer.echo("apes: stopped", err=True)
         raise typer.Exit(130) from None
     except (ApesError, OSError) as error:
-        raise _refused(str(error)) from None
+        raise _refused(in_options(str(error), names or {})) from None
     except (MemoryError, OverflowError) as error:
         raise _refused(f"a number is beyond what this machine can hold ({error}): try a smaller one") from None
     except ModuleNotFoundError as error:
@@ -147,11 +151,12 @@ def _refused(why: str) -> typer.Exit:
 
 
 def says_what_went_wrong(function: Callable[P, None]) -> Callable[P, None]:
-    """A command whose errors that a user can mend are one line and exit code 2."""
+    """A command whose errors that a user can mend are one line, about its options, and exit code 2."""
+    names = option_names(function)
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        with in_one_line():
+        with in_one_line(names):
             function(*args, **kwargs)
 
     return run

@@ -48,14 +48,12 @@ def run_training(
     rounds = None if earlier is None else _more_rounds(choices, earlier)
     before = None if earlier is None else earlier.config["choices"]
     chosen = make_choices(choices, before, preset, plan_file, tables=True)
-    with _named_as_here():
-        who = Workers(threads=threads, processes=workers, cluster=cluster)
+    who = Workers(threads=threads, processes=workers, cluster=cluster)
     # Everything that can be refused is refused before a folder is made: workers who are not there, too.
     data_dir = data_dir_of(data_dir, earlier)
     task = task_of(chosen, data_dir, cache_mb)
-    with _named_as_here():
-        check_memory(task.model.dimensions, task.plan.terms, task.people.budgets.size, who)
-    with _named_as_here(), who.open() as crew:
+    check_memory(task.model.dimensions, task.plan.terms, task.people.budgets.size, who)
+    with who.open() as crew:
         folder = earlier if out is None else new_folder(out, chosen, task, data_dir)
         began = time.perf_counter()
         with _going_on_later(folder, rounds):
@@ -65,17 +63,6 @@ def run_training(
     if folder is not None:
         finish(folder, chosen, task, result, summary)
     shared.tell(summary, as_json, lambda: run_words.summary(summary))
-
-
-@contextmanager
-def _named_as_here() -> Iterator[None]:
-    """Say what is wrong with processes of the option that asks for them, --workers."""
-    try:
-        yield
-    except ParameterError as error:
-        if not str(error).startswith("processes must"):
-            raise
-        raise ParameterError(str(error).replace("processes must", "workers must", 1)) from None
 
 
 def _check_places(out: Path | None, resume: Path | None, log: str | None) -> None:

@@ -57,19 +57,41 @@ def _bar(what: str, rounds: int, done: int, who: Callable[[], str]) -> Iterator[
         yield show
 
 
+class TimeLeft:
+    """How long the remaining rounds will take, by those after the first: in the first one loops may be compiled.
+
+    >>> left = TimeLeft(rounds=10)
+    >>> left.after(1, 60.0), left.after(2, 61.0), left.after(4, 63.0)
+    (None, 8.0, 6.0)
+    """
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds = rounds
+        self._first: tuple[int, float] | None = None
+
+    def after(self, number: int, now: float) -> float | None:
+        """Seconds from now, as round ``number`` ends; None as the first one ends that is told of, and at the end."""
+        if self._first is None:
+            self._first = number, now
+        first, ended = self._first
+        if not first < number < self._rounds:
+            return None
+        return (now - ended) / (number - first) * (self._rounds - number)
+
+
 def _lines(what: str, rounds: int, done: int, who: Callable[[], str]) -> Show:
     """Lines, as for a file: the first round, some, the last."""
-    began = told = time.monotonic()
-    first = done + 1
+    told = time.monotonic()
+    left, first = TimeLeft(rounds), done + 1
 
     def show(last: "RoundMetrics") -> None:
         nonlocal told
         now = time.monotonic()
+        seconds = left.after(last.round, now)
         is_due = last.round in (first, rounds) or last.round % max(1, rounds // _LINES) == 0 or now - told > _SECONDS
         if is_due:
             told = now
-            left = (now - began) / (last.round - done) * (rounds - last.round)
-            ahead = f", about {left:.0f} s left" if last.round < rounds else ""
+            ahead = "" if seconds is None else f", about {seconds:.0f} s left"
             # Not behind "apes: ", as what went wrong is.
             words = f"training {what}{who()}: round {last.round} of {rounds}, {reached(last)}{ahead}"
             console.print(words, highlight=False, markup=False, soft_wrap=True)

@@ -82,7 +82,7 @@ def load(
     one_of("normalise", normalise, NORMALISATIONS)
     if name == "digits":
         if data_dir is not None:
-            raise ParameterError(f"data_dir must be None for the embedded digits, got {str(data_dir)!r}")
+            raise ParameterError(f"data_dir must be left out: the digits are embedded; got {str(data_dir)!r}")
         pixels, provenance = load_digits(cache_folder(cache), progress), PROVENANCE
         pixels = pixels._replace(**_NOTHING) if only_training else pixels
     else:

@@ -35,7 +35,7 @@ class Whose:
 
     def __post_init__(self) -> None:
         if (self.budget is None) == (self.budget_column is None):
-            got = f"{self.budget_column!r} and {self.budget!r}"
+            got = "none" if self.budget is None else f"{self.budget_column!r} and {self.budget!r}"
             raise ParameterError(f"budget_column or budget must be given, one of them; got {got}")
         if self.budget is not None:
             positive("budget", self.budget)

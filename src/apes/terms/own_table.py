@@ -66,7 +66,7 @@ class OwnTable:
 
     def __post_init__(self) -> None:
         if (self.budgets is None) == (self.budget_column is None):
-            got = f"{self.budget_column!r} and {self.budgets!r}"
+            got = "none" if self.budgets is None else f"{self.budget_column!r} and {self.budgets!r}"
             raise ParameterError(f"budget_column or budgets must be given, one of them; got {got}")
         if self.budgets is not None:
             check_budgets(self.budgets)

@@ -141,7 +141,10 @@ def _not_a_number(values: Sequence[Any] | NDArray[Any], place: Place) -> DataErr
         except (TypeError, ValueError, OverflowError):
             if is_missing(value) or (isinstance(value, str) and value.strip().lower() in _NO_NUMBER):
                 return place.error(at, "is missing")
-            remedy = "a column of texts needs the list of its values (categories), or is left out (ignore)"
+            remedy = (
+                "a column of texts needs the list of its values (categories), or is left out (ignore); "
+                "one of budgets that have names needs the budget of every name (budget_levels)"
+            )
             return place.error(at, f"must be a number, got {quoted(value)}; {remedy}")
     return place.error(0, "must be a number")
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from apes.data.partitions.files import is_partitioned
+from apes.data.partitions.files import is_partitioned, part_paths
 from apes.data.table.arrays import ArrayTable, frame_columns
 from apes.data.table.chunk import Table
 from apes.data.table.csv_file import CsvTable
@@ -28,6 +28,14 @@ def is_table(data: str) -> bool:
     That is a file or folder that is there, a pattern of names, or a name that ends like one.
     """
     return data.lower().endswith(tuple(_FORMATS)) or Path(data).is_file() or is_partitioned(data)
+
+
+def check_is_there(data: str) -> None:
+    """Raise unless the table that a text names, a file, or files in a folder or of a pattern, is there."""
+    if is_partitioned(data):
+        part_paths(data)
+    elif not Path(data).is_file():
+        raise DataError(f"there is no file {data}")
 
 
 def open_table(source: Source) -> Table:
