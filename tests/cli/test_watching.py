@@ -1,4 +1,4 @@
-"""How long training will take, as it is said while it runs: the first round, which may compile, says nothing of others."""
+"""How long training will take, as said meanwhile: the first round, which may compile, is not taken for the others."""
 
 import io
 
