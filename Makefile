@@ -18,7 +18,7 @@ DOCS := .venv/.$(SITE)
 # The compiled loops are in numba's cache, for the sources as they are.
 LOOPS := .venv/.loops
 
-.PHONY: train test quick exhaustive faults check bench docs dist format clean
+.PHONY: train test quick exhaustive faults check bench docs dist lock format clean
 .NOTPARALLEL:
 
 train: $(CORE)  ## Train under APES on the embedded digits: ten thousand users, forty rounds
@@ -54,6 +54,16 @@ docs: $(DOCS)  ## Build the site, its tutorials run: docs/_build/html/index.html
 dist: $(DEV)  ## Build the source archive, and the wheel from it: dist/
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
+
+# What containers install: the core, the extras of the parties, and what builds the package; for every system.
+LOCK := deploy/requirements.txt
+LOCKED := service flower postgres
+BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
+
+lock: $(DEV)  ## Renew the versions and hashes that containers install: deploy/requirements.txt
+	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(BIN)/uv pip compile --quiet --no-config --upgrade --universal \
+	  --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" \
+	  $(addprefix --extra ,$(LOCKED)) --output-file $(LOCK) $(ARGS) pyproject.toml -
 
 format: $(DEV)
 	$(BIN)/ruff check --fix .

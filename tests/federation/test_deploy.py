@@ -1,5 +1,6 @@
 """Service units and the compose file: they parse, name commands that there are, and allow parties little."""
 
+import re
 import shutil
 import stat
 import subprocess
@@ -10,7 +11,8 @@ import typer
 
 from apes.cli.main import app
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMMANDS = typer.main.get_command(app).commands.keys()
 PARTIES = {"vault", "courier", "shuffler", "superlink", "analyzer"}
@@ -106,7 +108,88 @@ def test_the_compose_file_keeps_parties_apart():
     assert shared == {"./device/socket"}
 
 
-def test_the_image_is_of_this_package():
-    text = (DEPLOY / "Containerfile").read_text()
-    assert "pip install --no-cache-dir '/src[flower]'" in text
-    assert 'ENTRYPOINT ["apes"]' in text
+def instructions():
+    """What an image is made by, line by line."""
+    lines = (DEPLOY / "Containerfile").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_the_image_is_of_this_package_and_of_what_is_locked():
+    steps = instructions()
+    installs = [step for step in steps if "pip install" in step]
+    # What is not ours has a hash; ours asks no index for anything.
+    assert len(installs) == 2
+    assert "pip install --no-cache-dir --require-hashes -r /src/deploy/requirements.txt" in installs[0]
+    assert "--no-index --no-deps --no-build-isolation /src" in installs[1]
+    assert 'ENTRYPOINT ["apes"]' in steps
+
+
+def test_nobody_in_a_container_is_root():
+    users = [step.split()[1] for step in instructions() if step.startswith("USER ")]
+    assert users
+    assert all(int(part) > 0 for part in users[-1].split(":"))
+    # What comes after it is no longer done as root: nothing is installed there.
+    steps = instructions()
+    assert not any(step.startswith(("RUN", "COPY", "ADD")) for step in steps[steps.index(f"USER {users[-1]}") :])
+    yaml = pytest.importorskip("yaml")
+    for name, service in yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"].items():
+        assert name == "analyzer" or not service["user"].startswith(("0", "root"))
+
+
+def let_in(path):
+    """Whether .dockerignore lets a file of the repository into an image: the last line that fits decides."""
+    is_in = True
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        if line and not line.startswith("#"):
+            pattern = re.escape(line.removeprefix("!")).replace(r"\*\*/", "(?:[^/]+/)*").replace(r"\*", "[^/]*")
+            # A folder that fits has all its files with it.
+            if re.fullmatch(f"{pattern}(?:/.*)?", path):
+                is_in = line.startswith("!")
+    return is_in
+
+
+def test_an_image_holds_what_the_package_is_made_of():
+    source = ROOT / "src" / "apes"
+    files = [path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    names = [path.relative_to(ROOT).as_posix() for path in files]
+    assert len(names) > 300
+    assert [name for name in names if not let_in(name)] == []
+    for name in ("pyproject.toml", "README.md", "LICENSE", "deploy/requirements.txt"):
+        assert let_in(name)
+        assert (ROOT / name).is_file()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/config",
+        ".venv/bin/python",
+        ".env",
+        "data.npz",
+        "people.csv",
+        "trial/org/shuffler/shuffler.key",
+        "trial/org/analyzer/token",
+        "trial/org/superlink/tls.pem",
+        "trial/device-0001/vault/data.npz",
+        "runs/one/checkpoint.npz",
+        "deploy/device/vault/ledger.sqlite",
+        "src/trial/org/shuffler/shuffler.key",
+        "src/apes/trial/token",
+        "src/apes/shuffler.key",
+        "src/apes/people.csv",
+    ],
+)
+def test_an_image_holds_nothing_else_that_lies_in_a_checkout(path):
+    assert not let_in(path)
+
+
+def test_an_image_is_copied_from_nothing_but_what_is_let_in():
+    """Where a builder knows no .dockerignore, no more than these folders and files are taken."""
+    taken = [step.split()[1:-1] for step in instructions() if step.startswith(("COPY ", "ADD "))]
+    assert {name for names in taken for name in names} == {
+        "deploy/requirements.txt",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "src",
+    }
