@@ -238,7 +238,10 @@ def test_what_is_wrong_with_a_text_is_said_of_its_option(group, name, option, ki
         (["--user-column", "id"], ["--label-column", "--budget-column", "--budgets"]),
         (["--budgets", "constant:1"], ["--user-column", "--label-column"]),
         (["--user-column", "id", "--label-column", "y"], ["--budget-column", "--budgets"]),
-        (["--user-column", "id", "--label-column", "y", "--budget-column", "wish"], ["--budget-levels"]),
+        (
+            ["--user-column", "id", "--label-column", "y", "--budget-column", "wish", "--bounds", "age=0:9"],
+            ["--budget-levels"],
+        ),
         (["--user-column", "id", "--label-column", "y", "--budgets", "1:100%", "--budget-levels", "a=1"], []),
     ],
 )
