@@ -85,7 +85,7 @@ def test_who_joins_may_set_a_limit_for_life(invited, tmp_path):
     data, invitation = write_data(tmp_path / "data.npz", 1, [1.0]), invited[0] / "org" / "invitation"
     join = joining(tmp_path / "d", invitation, data)
     code, _, errors = apes(*join, "--lifetime-epsilon", 0)
-    assert (code, "lifetime_epsilon must be in (0, inf)" in errors) == (2, True)
+    assert (code, "--lifetime-epsilon must be in (0, inf)" in errors) == (2, True)
     assert not (tmp_path / "d").exists()
     assert apes(*join, "--lifetime-epsilon", 5000, "--lifetime-delta", 1e-7)[0] == 0
     (user,) = json.loads(apes("federation", "spent", tmp_path / "d", "--json")[1])["users"]

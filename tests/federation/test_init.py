@@ -11,17 +11,17 @@ from parties import apes
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "devices or silos must be given"),
-        (["--devices", "3", "--silos", "2"], "devices or silos must be given"),
+        ([], "--devices or --silos must be given"),
+        (["--devices", "3", "--silos", "2"], "--devices or --silos must be given"),
         (["--devices", "3", "--users", "5"], "users must be left out"),
-        (["--silos", "6", "--users", "5"], "vaults must be in [1, 5]"),
+        (["--silos", "6", "--users", "5"], "--silos must be in [1, 5]"),
         (["--devices", "3", "--framework", "s-apes"], "framework must be one with a certificate"),
         (["--devices", "3", "--levels", "continuous"], "levels must be in [2, 256]"),
         (
             ["--devices", "3", "--smallest-cohort", "4"],
-            "smallest_cohort 4 of honest senders beside colluding 1 needs at least 5 senders",
+            "--smallest-cohort 4 of honest senders beside colluding 1 needs at least 5 senders",
         ),
-        (["--devices", "2"], "smallest_cohort 2 of honest senders beside colluding 1 needs at least 3 senders"),
+        (["--devices", "2"], "--smallest-cohort 2 of honest senders beside colluding 1 needs at least 3 senders"),
         (["--silos", "1", "--users", "9"], "beside colluding 9 needs at least 11 senders in all, got 9"),
     ],
 )
