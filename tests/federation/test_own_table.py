@@ -139,8 +139,8 @@ def test_one_persons_table_needs_no_column_of_persons(invitation, tmp_path):
         ({"diagnosis": "dead"}, WITH_LEVELS[:2], "row 1, column 'diagnosis': must be one of classes ill, unsure, well"),
         ({"privacy": "none"}, WITH_LEVELS[:2], "row 1, column 'privacy': must be one of budget levels low, high"),
         ({}, ["--budget-column", "wealth"], "has no column 'wealth'"),
-        ({}, [], "budget_column or budget must be given, one of them"),
-        ({}, ["--budget-column", "privacy", "--budget", 1], "budget_column or budget must be given, one of them"),
+        ({}, [], "--budget-column or --budget must be given, one of them"),
+        ({}, ["--budget-column", "privacy", "--budget", 1], "--budget-column or --budget must be given, one of them"),
         ({}, ["--budget", 0], "budget must be in (0, inf)"),
         ({}, ["--budget", 1], "budgets must be in [0.3, 0.9]"),
     ],
@@ -181,7 +181,7 @@ def test_real_valued_labels(tmp_path):
 @pytest.mark.parametrize(
     ("command", "options", "said"),
     [
-        ("invite", ["--test-share", 0.5, *SERVERS, *LIMITS], "test_share must be left out: all of a public table"),
+        ("invite", ["--test-share", 0.5, *SERVERS, *LIMITS], "--test-share must be left out: all of a public table"),
         ("invite", [*SERVERS, *LIMITS, "--features", "pixels"], "features must be left out"),
         (
             "invite",
@@ -189,7 +189,7 @@ def test_real_valued_labels(tmp_path):
             "delta must be given",
         ),
         ("init", ["--devices", 3, *WITH_LEVELS, "--rounds", 2], "devices must be"),
-        ("init", ["--silos", 2, *WITH_LEVELS, "--test-share", 0], "test_share must leave somebody to judge"),
+        ("init", ["--silos", 2, *WITH_LEVELS, "--test-share", 0], "--test-share must leave somebody to judge"),
         ("init", ["--silos", 2, "--users", 4, *WITH_LEVELS], "users must be left out"),
     ],
 )

@@ -223,7 +223,7 @@ def test_no_plan_file(tmp_path):
         (["--data", "cats"], "data must be one of"),
         (["--for", "digits"], "data must be public"),
         (["--runs", "3"], "runs must be"),
-        (["--target-epsilon", "-1"], "target_epsilon must be"),
+        (["--target-epsilon", "-1"], "--target-epsilon must be"),
         (["--features", "cats"], "features must be"),
         (["--users", "100000"], "users must be"),
     ],
