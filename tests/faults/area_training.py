@@ -600,6 +600,60 @@ DATA = (
         level="service",
     ),
     Fault(
+        name="the-baseline-is-of-those-who-train",
+        consequence="A result stands beside the most frequent class of other rows than it was judged by.",
+        file="src/apes/training/train.py",
+        before="    with opened(workers) as crew:\n",
+        after="""    from apes.training.baseline import largest_share
+
+    run._baseline, run._knows_baseline = largest_share(people.block(0, own.size)), True
+    with opened(workers) as crew:
+""",
+        caught_by=("tests/training/test_baseline.py",),
+    ),
+    Fault(
+        name="a-model-worse-than-a-guess-is-shown-without-a-word",
+        consequence="69.9 % right is read as a result where always guessing the same gets 73.8 %.",
+        file="src/apes/training/baseline.py",
+        before="        if self.beats_baseline is not False or self.baseline is None:\n",
+        after="        if self.beats_baseline is not None or self.baseline is None:\n",
+        caught_by=("tests/training/test_baseline.py::test_what_is_said_first",),
+    ),
+    Fault(
+        name="chance-is-taken-for-a-better-model",
+        consequence="Noise that happens to be right in 11 % of ten classes is shown as a model.",
+        file="src/apes/training/baseline.py",
+        before="        return self.accuracy - self.baseline > self._chance\n",
+        after="        return self.accuracy > self.baseline\n",
+        caught_by=("tests/training/test_baseline.py",),
+    ),
+    Fault(
+        name="an-accuracy-is-nan-in-silence",
+        consequence="Without a test part the accuracy is a number that compares as false with everything.",
+        file="src/apes/training/train.py",
+        before="        return self.metrics[-1].accuracy\n",
+        after='        return float("nan") if self.metrics[-1].accuracy is None else self.metrics[-1].accuracy\n',
+        caught_by=(
+            "tests/training/test_baseline.py::test_without_a_test_part_there_is_no_number_and_the_text_says_so",
+        ),
+    ),
+    Fault(
+        name="nobody-judges-of-a-torch-data-set",
+        consequence="A model of a torch data set has no accuracy, since everybody trains.",
+        file="src/apes/people/people.py",
+        before="            test_share = TEST_SHARE if test is None else 0.0\n",
+        after="            test_share = 0.0\n",
+        caught_by=("tests/data/test_splits.py",),
+    ),
+    Fault(
+        name="rows-of-one-person-judge-and-train",
+        consequence="A model is judged by people whose rows it has learned.",
+        file="src/apes/people/people.py",
+        before="        is_judging = judges[number[order]]\n",
+        after="        is_judging = judges[number[order]] & (np.arange(order.size) % 2 == 0)\n",
+        caught_by=("tests/data/test_splits.py",),
+    ),
+    Fault(
         name="schema-digest-leaves-out-the-bounds",
         consequence="Rows scaled by other bounds are taken for those of the same table.",
         file="src/apes/data/table/schema.py",

@@ -86,6 +86,9 @@ def tuned(found: dict[str, Any], out: str) -> None:
         words = ", ".join(f"{what} {value}" for what, value in trial["choices"].items()) or "nothing changed"
         figures = f"{100 * trial['accuracy']:.2f} ± {100 * trial['spread']:.2f} %", str(len(trial["runs"]))
         table.add_row(f"{name}: {words}", *figures)
+    table.add_row("always guessing the most frequent class", f"{100 * found['baseline']:.2f} %", "")
+    if not found["best"]["accuracy"] > found["baseline"]:
+        answers.print("[bold]No plan that was tried is better than always guessing the most frequent class.[/]")
     answers.print(table)
     answers.print(f"written to {out}; train with: apes train --plan {out} --data ...", markup=False)
 
@@ -130,9 +133,15 @@ def included(reports: "list[ReportStatus]") -> None:
 
 def federation(summary: dict[str, Any]) -> None:
     """Print what a federation's run came to."""
+    from apes.training.baseline import Judged
+
     certified, users, accuracy = summary["certified"], summary["participants_by_round"], summary["accuracy"]
     loss = f"loss [bold]{summary['loss']:.4f}[/]"
     reached = loss if accuracy is None else f"accuracy [bold]{100 * accuracy:.2f} %[/]"
+    judged = Judged(accuracy, summary["loss"], summary.get("baseline"), summary.get("test_rows"))
+    if judged.verdict is not None:
+        answers.print(f"[bold]{judged.verdict}[/]", highlight=False)
+    reached += "" if judged.guess is None else f" ({judged.guess})"
     answers.print(
         f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: "
         f"{reached}, certified epsilon [bold]{upwards(certified['epsilon'])}[/] "

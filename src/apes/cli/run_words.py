@@ -1,6 +1,6 @@
 """What a training run came to, for a person: printed where answers go."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -9,6 +9,9 @@ from apes.accounting.words import upwards
 from apes.cli.display import answers, groups
 from apes.cli.shared import spelt_out
 
+if TYPE_CHECKING:
+    from apes.training.baseline import Judged
+
 _COLUMNS_SHOWN = 6
 
 
@@ -16,6 +19,9 @@ def summary(result: dict[str, Any]) -> None:
     """Print what a training run came to."""
     from apes.training.crews.crew import Facts
 
+    verdict = _how_good(result).verdict
+    if verdict is not None:
+        answers.print(f"[bold]{escape(verdict)}[/]", highlight=False)
     table = Table(show_header=False, box=None, title="[bold]Result", title_justify="left")
     proved, memory = result["certified"], result["peak_memory_mb"]
     peak = "" if memory is None else f"{memory:.0f} MB at the peak; "
@@ -36,6 +42,12 @@ def summary(result: dict[str, Any]) -> None:
     answers.print(table)
     if proved["epsilon"] is not None:
         groups(proved["by_budget"])
+
+
+def _how_good(result: dict[str, Any]) -> "Judged":
+    from apes.training.baseline import Judged
+
+    return Judged(result["accuracy"], result["loss"], result["baseline"], result["test_rows"])
 
 
 def _rounds(result: dict[str, Any]) -> str:
@@ -82,14 +94,19 @@ def _local(result: dict[str, Any]) -> str:
 
 def _judged(result: dict[str, Any]) -> dict[str, str]:
     """How good the model is on the test part, if there is one; and what was read of an own table."""
-    table = result.get("table")
+    table, guess = result.get("table"), _how_good(result).guess
     if result["loss"] is None:
         said = {"test part": "none"}
     elif result["accuracy"] is not None:
-        said = {"test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f})"}
+        beside = "" if guess is None else f"; {guess}"
+        said = {"test accuracy": f"[bold]{100 * result['accuracy']:.2f} %[/] (loss {result['loss']:.3f}{beside})"}
     else:
         error = "" if table is None else f"[bold]{table['root_mean_square_error']:.4g}[/] in the label's unit "
-        said = {"test error": f"root mean square {error}(loss {result['loss']:.4f})"}
+        beside = "" if guess is None else f"; {guess}"
+        of_mean = None if table is None else table["baseline_root_mean_square_error"]
+        if of_mean is not None:
+            beside = f"; always guessing the mean: {of_mean:.4g}, loss {result['baseline']:.4f}"
+        said = {"test error": f"root mean square {error}(loss {result['loss']:.4f}{beside})"}
     if table is not None:
         most = sorted((table["clipped"] or {}).items(), key=lambda item: -item[1])
         clipped = ", ".join(f"{escape(name)} {100 * share:.3g} %" for name, share in most[:_COLUMNS_SHOWN])

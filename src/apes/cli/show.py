@@ -68,8 +68,11 @@ def _participants(folder: "RunFolder", invitation: Path | None) -> list[int] | N
 
 
 def _print(facts: dict[str, Any]) -> None:
-    from apes.report.words import guaranteed, to_whom
+    from apes.report.words import guaranteed, how_good, to_whom
 
+    verdict = how_good(facts).verdict
+    if facts["rounds"] and verdict is not None:
+        display.answers.print(f"[bold]{_shown(verdict)}[/]", highlight=False)
     table = Table(show_header=False, box=None, title=f"[bold]{_shown(facts['run'])}", title_justify="left")
     for name, value in _rows(facts).items():
         if value is not None:
@@ -83,11 +86,16 @@ def _print(facts: dict[str, Any]) -> None:
 
 
 def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
+    from apes.report.words import how_good
+
     certified, reports, present = facts["certified"], facts["reports"], facts["participants_by_round"]
     ends = {"target": ", stopped at the target", "own targets": ", until nobody's own target allowed another"}
     judged = None if facts["loss"] is None else f"loss {facts['loss']:.4f}"
     if facts["accuracy"] is not None:
         judged = f"[bold]accuracy {100 * facts['accuracy']:.2f} %[/], {judged}"
+    guess = how_good(facts).guess
+    if judged is not None and guess is not None:
+        judged += f"; {guess}"
     figure = "nothing certified"
     if certified["epsilon"] is not None:
         figure = f"[bold]epsilon {upwards(certified['epsilon'])}[/] at delta {upwards(certified['delta'], 3)}"

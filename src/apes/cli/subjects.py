@@ -95,6 +95,8 @@ def of_table(people: People | Partitions, result: TrainingResult) -> dict[str, A
     loss, target = result.metrics[-1].loss, people.schema.target
     if target is not None and loss is not None:
         said["root_mean_square_error"] = target.half * math.sqrt(loss)
+        baseline = result.baseline
+        said["baseline_root_mean_square_error"] = None if baseline is None else target.half * math.sqrt(baseline)
     return {"table": said}
 
 

@@ -88,4 +88,5 @@ def _found(tuned: "Tuned") -> dict[str, Any]:
     def plain(trial: "Trial") -> dict[str, Any]:
         return {"choices": trial.choices, "accuracy": trial.accuracy, "spread": trial.spread, "runs": trial.accuracies}
 
-    return {"best": plain(tuned.best), "default": plain(tuned.default), "trials": [plain(t) for t in tuned.trials]}
+    found: dict[str, Any] = {"best": plain(tuned.best), "default": plain(tuned.default), "baseline": tuned.baseline}
+    return found | {"trials": [plain(trial) for trial in tuned.trials]}

@@ -152,6 +152,9 @@ class AnalyzerRun:
             "participants_by_round": [receipt.users for receipt in receipts],
             "accuracy": metrics[-1].accuracy,
             "loss": metrics[-1].loss,
+            "baseline": metrics[-1].baseline,
+            "beats_baseline": metrics[-1].judged.beats_baseline,
+            "test_rows": metrics[-1].test_rows,
             "accuracy_by_round": [entry.accuracy for entry in metrics],
         }
         # What the receipts prove, whatever was charged on the way.

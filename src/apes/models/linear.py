@@ -88,6 +88,10 @@ class LinearRegression:
         errors = self.outputs(weights, examples.features)[:, 0] - examples.labels
         return None, float((errors * errors).mean())
 
+    def constant_loss(self, examples: Examples) -> float:
+        """Mean squared error of always answering the mean of the labels."""
+        return float(examples.labels.astype(np.float64).var())
+
     def outputs(self, weights: F64, rows: F32) -> F64:
         """The prediction for each of some rows, (rows, 1)."""
         slopes, intercepts = self.coefficients(weights)

@@ -27,7 +27,9 @@ class Model(Protocol):
     differences of models after local steps, not gradients: the default step is smaller then. And ``stride``: how far
     the model should move in a round where all updates are clipped to their norm and agree, 0.5 by default. With
     ``outputs(weights, rows)``, one number or a score for every class per row, `apes.Trained` predicts by it. With
-    ``layout``, a sequence of `WeightArray`, the file of a trained model says which of its numbers is what.
+    ``layout``, a sequence of `WeightArray`, the file of a trained model says which of its numbers is what. With
+    ``constant_loss(examples)``, its mean loss of always answering the mean of real-valued labels, a result says whether
+    it is better than that; beside an accuracy stands the share of the most frequent class.
     """
 
     @property

@@ -141,6 +141,19 @@ class TorchModel:
         is_right = None if targets.dtype == np.float32 else outputs.flatten(1).argmax(dim=1).numpy() == targets
         return None if is_right is None else float(is_right.mean()), float(losses.mean(dtype=np.float64))
 
+    def constant_loss(self, examples: Examples) -> float | None:
+        """Mean loss of always answering the mean of the labels; None for classes, or more outputs than one."""
+        rows = shaped(examples.features, self._input_shape)
+        with one_thread(), self._copies.lend() as own:
+            row_loss = RowLoss(own.module, own.loss)
+            targets = self._targets(row_loss, rows, examples.labels)
+            outputs = self._outputs(row_loss, self._start, rows)
+            if targets.dtype != np.float32 or outputs.flatten(1).shape[1] != 1:
+                return None
+            constant = torch.full_like(outputs, float(targets.mean(dtype=np.float64)))
+            losses = vmap(row_loss.of_outputs)(constant, aligned(targets)).numpy()
+        return float(losses.mean(dtype=np.float64))
+
     def outputs(self, weights: F64 | F32, rows: NDArray[Any]) -> F32:
         """What the module says about some rows, one row of numbers per row."""
         with one_thread(), self._copies.lend() as own, naming_the_layer(own.module):

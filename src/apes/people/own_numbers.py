@@ -10,21 +10,35 @@ from apes.budgets import make_budgets
 from apes.checks import positive_array
 from apes.data.table.cells import by_text
 from apes.errors import ParameterError
-from apes.mathematics.arrays import F64
+from apes.mathematics.arrays import F64, Bools
 
 
 def budgets_of(
-    budgets: ArrayLike | Mapping[Any, float] | str, names: NDArray[Any], number: NDArray[np.intp], seed: int
+    budgets: ArrayLike | Mapping[Any, float] | str,
+    names: NDArray[Any],
+    number: NDArray[np.intp],
+    seed: int,
+    trains: Bools | None = None,
 ) -> F64:
-    """Budgets of users in order of their names."""
+    """Budgets of users in order of their names; where ``trains`` says who trains, of those alone."""
     if isinstance(budgets, str):
-        return make_budgets(budgets, names.size, seed)
-    return per_user("budgets", budgets, names, number)
+        return make_budgets(budgets, names.size if trains is None else int(trains.sum()), seed)
+    return per_user("budgets", budgets, names, number, trains)
 
 
-def per_user(what: str, values: ArrayLike | Mapping[Any, float], names: NDArray[Any], number: NDArray[np.intp]) -> F64:
-    """One positive number per user, in order of their names: from one per row, or from a mapping."""
+def per_user(
+    what: str,
+    values: ArrayLike | Mapping[Any, float],
+    names: NDArray[Any],
+    number: NDArray[np.intp],
+    trains: Bools | None = None,
+) -> F64:
+    """One positive number per user, in order of their names: from one per row, or from a mapping.
+
+    Where ``trains`` says who trains, of those alone: a mapping need not name the others.
+    """
     if isinstance(values, Mapping):
+        names = names if trains is None else names[trains]
         missing = [name for name in names.tolist() if name not in values]
         if missing:
             raise ParameterError(f"{what} must name every user, got none for {missing[0]!r}")
@@ -39,7 +53,7 @@ def per_user(what: str, values: ArrayLike | Mapping[Any, float], names: NDArray[
         row = int(np.argmax(differs))
         name, (first, second) = names[number[row]], sorted({float(own[number[row]]), float(by_row[row])})
         raise ParameterError(f"{what} must be equal within a user, got {first!r} and {second!r} for {name!r}")
-    return own
+    return own if trains is None else own[trains]
 
 
 def budgets_by_name(budgets: Mapping[Any, float], names: NDArray[Any]) -> F64:

@@ -10,7 +10,7 @@ from apes.budgets import make_budgets
 from apes.checks import numbers
 from apes.data import Dataset, partition
 from apes.data.table.opening import Source
-from apes.data.table.people_rows import PeopleRows, read_people
+from apes.data.table.people_rows import PeopleRows, read_people, who_judges
 from apes.data.table.reading import MOST_ROWS, TEST_SHARE, Bounds, Reading, bounds_by_name
 from apes.data.table.schema import CLASSIFICATION
 from apes.data.torch_rows import stacked
@@ -50,6 +50,7 @@ class People(InMemory):
         test: tuple[ArrayLike, ArrayLike] | None = None,
         classes: int | None = None,
         targets: ArrayLike | Mapping[Any, float] | None = None,
+        test_share: float = 0.0,
         seed: int = 1,
     ) -> "People":
         """People from arrays with one entry per row.
@@ -60,12 +61,20 @@ class People(InMemory):
             budgets: One per row, equal within a user; or a mapping from user id to budget; or a law by name
                 (`apes.make_budgets`), drawn with ``seed`` for the users in order of their ids.
             users: User id of each row, in any order, none missing; by default every row is a user.
-            test: Features and labels of public examples to judge a model by, as people's rows and labels are.
+            test: Features and labels of public examples to judge a model by, as people's rows and labels are. Without
+                them and without a share nothing judges, and there is no accuracy.
             classes: Number of classes; by default the largest label + 1, which is taken as public then: one person's
                 label may decide how many classes there are, and so how many weights.
             targets: The largest central epsilon that users allow, given like budgets; by default there are none.
-            seed: Of the budgets' law, if one is named.
+            test_share: Share of the people, in [0, 1), whose rows judge the model and train nothing, drawn by a keyed
+                hash of the ids as for `from_table`. 0 by default: who brings arrays has split them.
+            seed: Of the test part, and of the budgets' law, if one is named.
+
+        Raises:
+            ParameterError: If something does not fit the arrays, or there is both a ``test`` and a ``test_share``.
         """
+        if test is not None and test_share != 0:
+            raise ParameterError(f"test_share must be 0 beside test, which judges; got {test_share!r}")
         rows, marks = numbers("features", features, "biuf"), numbers("labels", labels)
         if rows.ndim < 2:
             raise ParameterError(f"features must be rows of numbers, got shape {rows.shape}")
@@ -73,11 +82,19 @@ class People(InMemory):
         if ids.shape != rows.shape[:1]:
             raise ParameterError(f"users must have one entry per row of features {rows.shape}, got {ids.shape}")
         names, number = persons(ids)
+        judges = who_judges(names, test_share, seed)
         order = np.argsort(number, kind="stable")
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(number))])
-        own = budgets_of(budgets, names, number, seed)
-        limits = None if targets is None else per_user("targets", targets, names, number)
-        people = cls(rows[order], marks[order], offsets, own, classes=classes, targets=limits)
+        is_judging = judges[number[order]]
+        train, judging = order[~is_judging], order[is_judging]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(number)[~judges])])
+        if judging.size:
+            test = rows[judging], marks[judging]
+            if classes is None and np.issubdtype(marks.dtype, np.integer):
+                # Of everybody's labels: a class that only judges have is one, too.
+                classes = int(marks.max()) + 1
+        own = budgets_of(budgets, names, number, seed, ~judges)
+        limits = None if targets is None else per_user("targets", targets, names, number, ~judges)
+        people = cls(rows[train], marks[train], offsets, own, classes=classes, targets=limits)
         if test is not None:
             is_real = people._labels.dtype.kind == "f"
             people.test = public_examples(test, people._features, None if is_real else people.classes)
@@ -171,6 +188,7 @@ class People(InMemory):
         budgets: ArrayLike | Mapping[Any, float] | str,
         test: Any = None,
         classes: int | None = None,
+        test_share: float | None = None,
         seed: int = 1,
     ) -> "People":
         """People of a torch ``Dataset``, or of anything with ``len`` whose items are pairs of numbers and a label.
@@ -179,13 +197,19 @@ class People(InMemory):
             dataset: Item i is (x, y): x a tensor or array, all of one shape, y a class from 0 or a real-valued target.
             users: User id of every item, none missing.
             budgets: As for `from_arrays`.
-            test: Another data set, of public examples to judge a model by, or None.
+            test: Another data set, of public examples to judge a model by; or None, where some of the people judge.
             classes: As for `from_arrays`: by default the largest label + 1, which is taken as public then.
-            seed: Of the budgets' law, if one is named.
+            test_share: Share of the people, in [0, 1), whose items judge the model and train nothing, as for
+                `from_table`: 0.2 by default, and 0 beside a ``test``.
+            seed: Of the test part, and of the budgets' law, if one is named.
         """
+        if test_share is None:
+            test_share = TEST_SHARE if test is None else 0.0
         judges = None if test is None else stacked("test", test)
         rows, labels = stacked("dataset", dataset)
-        return cls.from_arrays(rows, labels, budgets=budgets, users=users, test=judges, classes=classes, seed=seed)
+        return cls.from_arrays(
+            rows, labels, budgets=budgets, users=users, test=judges, classes=classes, test_share=test_share, seed=seed
+        )
 
     @classmethod
     def from_dataset(

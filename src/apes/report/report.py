@@ -6,7 +6,7 @@ from typing import Any
 from apes.accounting.words import judged, upwards
 from apes.report.charts import Chart, Line, svg
 from apes.report.facts import Certified, facts_of
-from apes.report.words import citation, guaranteed, proved, to_whom, trusted
+from apes.report.words import citation, guaranteed, how_good, proved, to_whom, trusted
 from apes.storage.documents import code, document, escaped, paragraph, section, table, words, write_document
 from apes.training.run_files import REPORT
 from apes.training.run_folder import RunFolder
@@ -37,7 +37,11 @@ def page_of(facts: dict[str, Any]) -> str:
     title = "The run of a federation"
     if not facts["is_federation"]:
         title = f"{settings.get('framework', 'apes')} on {Path(str(settings.get('data', facts['data']))).name}"
-    top = [f"<h1>{escaped(title)}</h1>", paragraph(_in_short(facts), "lead")]
+    top = [f"<h1>{escaped(title)}</h1>"]
+    verdict = how_good(facts).verdict
+    if facts["rounds"] and verdict is not None:
+        top.append(paragraph(verdict, "lead"))
+    top.append(paragraph(_in_short(facts), "lead"))
     makers = (_course, _privacy, _people, _settings, _model, _next, _cite)
     parts = [section(*part, *make(facts)) for part, make in zip(_PARTS, makers, strict=True)]
     foot = paragraph(f"Made by APES {facts['version']}. This page loads nothing and runs nothing.", "quiet")
@@ -52,10 +56,8 @@ def _in_short(facts: dict[str, Any]) -> str:
         said += f" of {planned:,} planned" if rounds < planned else f", {planned:,} of them planned beforehand"
     ends = {"target": ", stopped at the target", "own targets": ", until nobody's own target allowed another"}
     said += ends.get(facts["stopped"], "") if facts["state"] == "finished" else f", {facts['state']}"
-    if facts["accuracy"] is not None:
-        said += f"; test accuracy {100 * facts['accuracy']:.2f} %"
-    elif facts["loss"] is not None:
-        said += f"; test loss {facts['loss']:.4g}"
+    if facts["loss"] is not None:
+        said += f"; {how_good(facts)}"
     certified = facts["certified"]
     if certified["epsilon"] is None:
         return f"{said}; nothing certified."
@@ -68,7 +70,14 @@ def _counted(number: int, what: str) -> str:
 
 def _course(facts: dict[str, Any]) -> list[str]:
     accuracy = [None if value is None else 100 * value for value in facts["accuracy_by_round"]]
-    drawn = [_figure(Chart("Test accuracy", accuracy, " %")), _figure(Chart("Test loss", facts["loss_by_round"]))]
+    beside, baseline = how_good(facts), facts["baseline"]
+    has_classes = beside.accuracy is not None
+    of_accuracy = Line(100 * baseline, "always guessing the same") if baseline is not None and has_classes else None
+    of_loss = Line(baseline, "always guessing the mean") if baseline is not None and not has_classes else None
+    drawn = [
+        _figure(Chart("Test accuracy", accuracy, " %", line=of_accuracy)),
+        _figure(Chart("Test loss", facts["loss_by_round"], line=of_loss)),
+    ]
     if not any(drawn):
         return [paragraph("There was no test part to judge by." if facts["rounds"] else "Nothing was released yet.")]
     return [_side_by_side(drawn), _by_round(facts)]

@@ -23,6 +23,7 @@ from apes.models.model import Model, check_floats, evaluated
 from apes.population import Examples
 from apes.terms.schedule import Schedule
 from apes.terms.terms import Terms
+from apes.training.baseline import Judged, baseline_of
 from apes.training.basis import Basis, as_text, basis_of
 from apes.training.going_on import check_goes_on, check_wanted, filter_of
 
@@ -37,6 +38,9 @@ class RoundMetrics:
         loss: Mean loss on the test examples; None without examples.
         seconds: Wall time of the round, evaluation included.
         epsilon: Certified central epsilon of a user after this round; None where nothing is certified.
+        baseline: What accuracy, or else loss, stands beside (`apes.training.baseline`), of the same examples; None
+            where it is not known.
+        test_rows: How many examples there are; None without.
     """
 
     round: int
@@ -44,6 +48,13 @@ class RoundMetrics:
     loss: float | None
     seconds: float
     epsilon: float | None = None
+    baseline: float | None = None
+    test_rows: int | None = None
+
+    @property
+    def judged(self) -> Judged:
+        """How good the model was, beside its baseline."""
+        return Judged(self.accuracy, self.loss, self.baseline, self.test_rows)
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -136,6 +147,8 @@ class Run:
         # Read once: what is charged must not depend on when a stranger's model is asked.
         self._dimensions = start.size
         self._charged: tuple[Exposure, float, F64] | None = None
+        self._baseline: float | None = None
+        self._knows_baseline = False
         wanted = check_wanted(rounds, has_released=bool(getattr(resume, "exposures", ())))
         if resume is not None:
             self.progress.identity.check(exactly("resume", resume, Progress).identity)
@@ -215,7 +228,7 @@ class Run:
         exposure, epsilon, budgets = self._charged
         if not np.array_equal(np.sort(batch.budgets), budgets):
             raise ProtocolError("the batch is of other participants than the round was charged for")
-        accuracy, loss = None, None
+        accuracy, loss, rows = None, None, None
         with quiet_blas():
             optimizer = self._optimizer(budgets)
             estimate = self._calibrator.estimate(batch)
@@ -224,11 +237,20 @@ class Run:
             state = optimizer.apply(self.progress.state, estimate)
             if self._test is not None:
                 accuracy, loss = evaluated(self._model, optimizer.model(state), self._test)
+                rows = int(self._test.labels.size)
+                self._find_baseline(self._test, accuracy)
         certified = epsilon if exposure.why_not_certified is None else None
-        metrics = RoundMetrics(exposure.round, accuracy, loss, time.perf_counter() - began, certified)
+        seconds = time.perf_counter() - began
+        metrics = RoundMetrics(exposure.round, accuracy, loss, seconds, certified, self._baseline, rows)
         done = self.progress
         self.progress = Progress(done.identity, state, (*done.metrics, metrics), (*done.exposures, exposure))
         self._charged = None
+
+    def _find_baseline(self, test: Examples, accuracy: float | None) -> None:
+        """What the model stands beside: once, since it depends on the examples alone."""
+        if not self._knows_baseline:
+            self._baseline = baseline_of(self._model, test, accuracy)
+            self._knows_baseline = True
 
     def model(self) -> F64:
         """The weights to hand out."""

@@ -19,6 +19,7 @@ from apes.models.trained import Trained
 from apes.population import Examples, Population, schema_of
 from apes.terms.fitting import fitted
 from apes.terms.plan import Plan, schedule_digest
+from apes.training.baseline import Judged
 from apes.training.cohort import cohort_names, cohort_of, rounds_by_user
 from apes.training.crews.crew import Crew
 from apes.training.memory import check_memory
@@ -80,10 +81,27 @@ class TrainingResult:
         return personal if personal.epsilon < of_budget.epsilon else of_budget
 
     @property
-    def accuracy(self) -> float:
-        """Test accuracy of the final model, in [0, 1]; NaN where there is none."""
-        accuracy = self.metrics[-1].accuracy
-        return float("nan") if accuracy is None else accuracy
+    def judged(self) -> Judged:
+        """How good the final model is on the test part, beside what always guessing the same gets."""
+        return self.metrics[-1].judged
+
+    @property
+    def accuracy(self) -> float | None:
+        """Test accuracy of the final model, in [0, 1]; None without a test part, or without classes."""
+        return self.metrics[-1].accuracy
+
+    @property
+    def baseline(self) -> float | None:
+        """What always guessing the most frequent class of the test part gets right, in [0, 1].
+
+        Without classes it is the loss of always guessing the mean of the test part; None where it is not known.
+        """
+        return self.metrics[-1].baseline
+
+    def __str__(self) -> str:
+        verdict = self.judged.verdict
+        said = str(self.judged) if verdict is None or self.judged.loss is None else f"{verdict} {self.judged}"
+        return f"{said}; {self.guarantee}"
 
     @property
     def model_sha256(self) -> str:

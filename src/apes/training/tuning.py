@@ -23,6 +23,7 @@ from apes.population import Examples
 from apes.terms.fitting import NORM, ROUNDS, fitted
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
+from apes.training.baseline import largest_share
 from apes.training.knob_search import Knob, KnobSearch, Setting, readable
 from apes.training.train import train
 from apes.training.workers import Workers
@@ -68,11 +69,16 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search found: the best of all that were run again in the end, the defaults beside it, and all trials."""
+    """What a search found: the best of all that were run again in the end, the defaults beside it, and all trials.
+
+    Attributes:
+        baseline: What always guessing the most frequent class of those who judge gets right, in (0, 1].
+    """
 
     best: Trial
     default: Trial
     trials: tuple[Trial, ...]
+    baseline: float
 
 
 def tune(
@@ -131,6 +137,9 @@ class _Search:
 
     def __init__(self, dataset: Dataset, simulation: Simulation, plan: Plan, fixed: tuple[str, ...]) -> None:
         self._people = fit_and_judge(dataset, simulation)
+        if self._people.test is None:
+            raise ParameterError("people must have examples that judge, got none")
+        self._baseline = largest_share(self._people.test)
         self._dataset, self._simulation, self._plan = dataset, simulation, plan
         self.knobs = KnobSearch(KNOBS, plan.seed, fixed=fixed)
         self._choices: dict[Setting, dict[str, Any]] = {}
@@ -160,6 +169,7 @@ class _Search:
             trials[self.knobs.best()],
             trials[DEFAULTS],
             tuple(sorted(trials.values(), key=lambda trial: -trial.accuracy)),
+            self._baseline,
         )
 
     def choices(self, setting: Setting) -> dict[str, Any]:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apes.data.table.cells import Place
+from apes.checks import whole, within
+from apes.data.table.cells import Place, as_texts
 from apes.data.table.chunk import Progress, Table
 from apes.data.table.opening import Source, open_table
 from apes.data.table.reading import Reading
 from apes.data.table.rows import read_rows, with_bounds
 from apes.data.table.schema import Schema
 from apes.errors import ParameterError
-from apes.mathematics.arrays import F32, F64, I64, U64
+from apes.mathematics.arrays import F32, F64, I64, U64, Bools
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,29 @@ def judging_draws(names: NDArray[Any], seed: int) -> U64:
 
 def judging_limit(reading: Reading) -> np.uint64:
     """Whose draw is below it judges."""
-    return np.uint64(math.ceil(reading.test_share * 2.0**64))
+    return limit_of(reading.test_share)
+
+
+def limit_of(test_share: float) -> np.uint64:
+    """Whose draw is below it judges, at this share of the people."""
+    return np.uint64(math.ceil(test_share * 2.0**64))
+
+
+def who_judges(names: NDArray[Any], test_share: float, seed: int) -> Bools:
+    """Which of these people judge: as of a table whose users have these ids.
+
+    Raises:
+        ParameterError: If the share is outside [0, 1), or nobody is left to train.
+    """
+    if not 0 <= within("test_share", test_share, 0, 1) < 1:
+        raise ParameterError(f"test_share must be in [0, 1), got {test_share!r}")
+    if test_share == 0:
+        return np.zeros(names.size, dtype=bool)
+    texts = np.array(as_texts(names, Place("users", "id")), dtype=object)
+    judges = judging_draws(texts, whole("seed", seed, 0, 2**64 - 1)) < limit_of(test_share)
+    if judges.all():
+        raise ParameterError(f"test_share must leave somebody to train, got {test_share!r} of {names.size}")
+    return judges
 
 
 def check_training(people: int, judging: int, reading: Reading) -> None:
