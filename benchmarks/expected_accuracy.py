@@ -30,8 +30,10 @@ from apes.features.named import named_features
 from apes.mathematics.search import bisect
 from apes.models.logistic import LogisticRegression
 from apes.people.people import People
+from apes.population import Examples
 from apes.storage.files import write_bytes
 from apes.storage.version import __version__
+from apes.training.baseline import largest_share
 from apes.training.train import train
 
 # Standard errors per coordinate, in the unit of updates: C = 0.1; R = 1 and C = 0.1 with one bit.
@@ -173,8 +175,9 @@ def main() -> None:
     arguments.noises, arguments.rounds = (NOISES[::3], ROUNDS[:4]) if arguments.quick else (NOISES, ROUNDS)
     dataset = mapped(load("digits"))
     surfaces = {kind: surface(dataset, kind, arguments) for kind in (BITS, FIRST, LEVELS)}
+    baseline = largest_share(Examples(dataset.test_images, dataset.test_labels))
     found = Measured(
-        {kind: Surface.of(one) for kind, one in surfaces.items()}, "the digits", DIMENSIONS, 0.0, IMAGES, 0.0
+        {kind: Surface.of(one) for kind, one in surfaces.items()}, "the digits", DIMENSIONS, 0.0, IMAGES, 0.0, baseline
     )
     checks = [check(dataset, found, trial, arguments) for trial in TRIALS]
     known = [one for one in checks if one["expected"] is not None]
@@ -187,6 +190,7 @@ def main() -> None:
         "features": "oriented-gradients",
         "people": arguments.users,
         "images_per_person": IMAGES,
+        "baseline": baseline,
         "seeds": {kind: list(seeds) for kind, seeds in SEEDS.items()},
         "clip": 0.1,
         "norm_of_bits": 1.0,

@@ -33,7 +33,7 @@ people = apes.People.from_table(
 
 # Train under a total epsilon of 1 for everybody; a fifth of the people train nothing and judge the model.
 run = apes.train(apes.LogisticRegression.of(people), people, apes.Plan(target_epsilon=1, delta=1e-5))
-print(f"{run.accuracy:.1%} right; {run.guarantee}")
+print(f"{run.accuracy:.1%} right, always guessing the same {run.baseline:.1%}; {run.guarantee}")
 
 # What it comes to for each of the levels that people chose among.
 for level, budget in people.schema.budget_levels:

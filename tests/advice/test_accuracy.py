@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from apes import load
 from apes.advice.accuracy import PATH, Surface, measured
 from apes.advice.reporting import NAMES
 
@@ -34,6 +35,12 @@ def test_beyond_what_was_measured_nothing_is_said():
     assert surface.at(0.1, 11) is None
     assert surface.at(0.1, 0) is None
     assert surface.at(1e-9, 1) == surface.at(0.01, 1)  # less noise does no harm
+
+
+def test_expected_accuracies_stand_beside_always_guessing_the_same():
+    labels = load("digits").test_labels
+    assert measured().baseline == np.bincount(labels).max() / labels.size
+    assert "Always guessing the most frequent class gets 10.3 % right there." in measured().basis
 
 
 def test_the_table_of_the_package():

@@ -72,6 +72,8 @@ def test_train_and_predict(here):
     assert table["clipped"] == {}
     assert (result["users"], result["budgets"], result["split"]) == (table["users"], "column privacy", None)
     assert result["accuracy"] > 0.7
+    assert 0.5 <= result["baseline"] < 0.65
+    assert result["beats_baseline"] is True
     assert certified["epsilon"] <= 4
     assert [group["levels"] for group in certified["by_budget"]] == [["low"], ["medium"], ["high"]]
     epsilons = [group["epsilon"] for group in certified["by_budget"]]
@@ -232,6 +234,9 @@ def test_real_valued_labels(here):
     assert result["accuracy"] is None
     # Of the labels themselves: 8.7.
     assert result["table"]["root_mean_square_error"] < 6
+    assert result["table"]["baseline_root_mean_square_error"] == pytest.approx(8.7, rel=0.1)
+    assert result["beats_baseline"] is True
+    assert said(apes("show", "run", "--json"))["baseline"] == result["baseline"]
     told = said(apes("predict", "run", "doses.csv", "--out", "p.csv", "--json"))
     found = [float(row["prediction"]) for row in predictions(here / "p.csv")]
     assert (told["lowest"], told["highest"]) == (min(found), max(found))
@@ -240,9 +245,35 @@ def test_real_valued_labels(here):
 
 
 @pytest.mark.service
+def test_a_model_that_is_no_better_than_a_guess_is_said_to_be_so_first(here, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    # All doses lie above their bounds: nothing is learned of them.
+    useless = ["train", "--data", "people.csv", *UNBOUNDED, *TERMS, "--bounds", "age=0:120,dose=-2:-1"]
+    done = apes(*useless, "--out", "run")
+    assert done.exit_code == 0
+    words = "The model is no better than always guessing the most frequent class"
+    assert done.stdout.startswith(words)
+    assert "column dose is clipped: it lies outside its bounds in 100 % of the rows" in done.stderr
+    shown = apes("show", "run").stdout
+    assert shown.startswith(words)
+    page = (here / "run" / "report.html").read_text()
+    assert page.index(words) < page.index("certified epsilon")
+    result = json.loads((here / "run" / "summary.json").read_text())
+    assert result["beats_baseline"] is False
+    # Of the rows that judge, as their own file says them.
+    judged = json.loads((here / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert judged["baseline"] == result["baseline"]
+    assert judged["test_rows"] == result["test_rows"] < len(people())
+
+
+@pytest.mark.service
 def test_nobody_to_judge(here):
     result = said(train_table("--test-share", "0", "--out", "run", "--json"))
     assert (result["accuracy"], result["loss"], result["users"]) == (None, None, 300)
+    assert (result["baseline"], result["beats_baseline"]) == (None, None)
+    words = "No test part: how good the model is is not known."
+    assert apes("show", "run").stdout.startswith(words)
+    assert words in (here / "run" / "report.html").read_text()
     assert not (here / "run" / "accuracy.png").exists()
 
 

@@ -57,6 +57,7 @@ class Measured:
     error: float  # the largest difference seen from trainings that it was not made of, over the share of wrong answers
     images: int  # of every person
     loss_with_fewer: float  # the most that was lost beyond the table where people had fewer images
+    baseline: float  # what always guessing the most frequent class gets right of the same test rows
 
     def expected(self, kind: str, noise: float, rounds: int, dimensions: int) -> float | None:
         """Accuracy of a kind of reports under noise of this standard error per coordinate, in so many rounds.
@@ -76,8 +77,9 @@ class Measured:
             f"Expected accuracy is of logistic regression on {self.data} ({self.dimensions:,} coordinates, "
             f"{self.images} images per person), which are public: read off a table of real trainings by noise and "
             f"rounds; in others that were tried, the share of wrong answers was off by up to {100 * self.error:.0f} %. "
-            f"With fewer images per person up to {100 * self.loss_with_fewer:.1f} points less were seen. It compares "
-            "ways; of your own data it promises nothing."
+            f"With fewer images per person up to {100 * self.loss_with_fewer:.1f} points less were seen. "
+            f"Always guessing the most frequent class gets {100 * self.baseline:.1f} % right there. It compares ways; "
+            "of your own data it promises nothing."
         )
 
 
@@ -89,6 +91,6 @@ def measured() -> Measured:
         surfaces = {kind: Surface.of(one) for kind, one in plain["surfaces"].items()}
         lost = max(one["expected"] - one["seen"] for one in plain["with_fewer_images"])
         sizes = plain["dimensions"], plain["largest_error_share"], plain["images_per_person"]
-        return Measured(surfaces, plain["data"], *sizes, loss_with_fewer=max(lost, 0.0))
+        return Measured(surfaces, plain["data"], *sizes, max(lost, 0.0), float(plain["baseline"]))
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"cannot read {PATH.name} of the package: install it again ({error})") from None
