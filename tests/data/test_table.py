@@ -271,7 +271,7 @@ def test_a_torch_data_set():
 
 def test_anything_with_items_is_a_torch_data_set():
     items = [([0.5, at], float(at)) for at in range(6)]
-    people = People.from_torch(items, users=list("aabbcc"), budgets={"a": 0.1, "b": 0.2, "c": 0.3})
+    people = People.from_torch(items, users=list("aabbcc"), budgets={"a": 0.1, "b": 0.2, "c": 0.3}, test_share=0)
     assert people.block(0, 3).labels.dtype == np.float32
     for bad, said in (
         ([], "dataset is empty"),
