@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 from apes import Exposure, ParameterError
 from apes.accounting.account import Question, account, by_group, published_figures
-from apes.accounting.guarantee import certify
+from apes.accounting.composition.gaussian import gaussian_delta
+from apes.accounting.cost import Cost
+from apes.accounting.guarantee import Guarantee, certify
 from apes.accounting.words import upwards
 from apes.cli.main import app
 
@@ -31,6 +33,19 @@ def test_parts_fit_together():
     epsilons = [group.epsilon for group in result.personal]
     assert epsilons == sorted(epsilons)
     assert (result.personal[-1].budget, epsilons[-1]) == (1.0, result.total.epsilon)
+
+
+def test_a_guarantee_at_another_delta_or_epsilon_is_no_better_than_it_is():
+    """Away from its own delta only the Gaussian that covers it is left, with what that leaves uncovered."""
+    cost = Cost(0.04, 1e-6)
+    own = Guarantee(0.5, 1e-5, cost=cost)
+    assert own.epsilon_at(1e-5) == min(0.5, cost.epsilon(1e-5))
+    assert own.epsilon_at(0.99e-5) == cost.epsilon(0.99e-5) > 0.5
+    assert own.epsilon_at(1e-6) == np.inf
+    assert own.delta_at(0.5) == 1e-5
+    # At so large an epsilon the Gaussian has next to nothing left: what it does not cover is.
+    assert own.delta_at(0.499) == gaussian_delta(0.2, 0.499) + 1e-6
+    assert Guarantee(9.0, 1e-5, cost=cost).delta_at(8.0) == pytest.approx(1e-6)
 
 
 def test_colluders_count_in_every_figure():

@@ -10,7 +10,7 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.cost import Cost
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certify
-from apes.errors import BudgetExceeded, ParameterError
+from apes.errors import BudgetExceeded, DataError, ParameterError
 
 BUDGETS = np.linspace(0.1, 1, 400)
 
@@ -111,6 +111,46 @@ def test_a_limit_of_rounds_at_the_worst():
     again = Accountant.from_dict(limited.as_dict())
     again.record(EVERYBODY, 2)
     assert again.guarantee.epsilon == limited.guarantee.epsilon
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"users": 500},
+        {"budgets_sha256": "00" * 32},
+        {"smallest_budget": 0.01},
+        {"largest_budget": 0.5},
+        {"neighbours": "add-or-remove-one-user"},
+        {"epsilon": 0.1},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_line_of_a_log_that_says_what_its_budgets_do_not_is_refused(change):
+    line = EVERYBODY.as_dict()
+    assert Exposure.from_dict(line, BUDGETS).as_dict() == line
+    with pytest.raises(DataError, match="was charged for other budgets than those that were kept of it"):
+        Exposure.from_dict(line | change, BUDGETS)
+    with pytest.raises(DataError, match="was charged for other budgets"):
+        Exposure.from_dict({name: value for name, value in line.items() if name != "users"}, BUDGETS)
+
+
+def test_a_limit_leaves_room_for_rounding_and_no_more():
+    limit = Cost(2.0, 1e-6)
+    assert Cost(2.0 * (1 + 1e-12), 1e-6 * (1 + 1e-12)).fits(limit)
+    assert not Cost(2.0 * (1 + 1e-8), 1e-6).fits(limit)
+    assert not Cost(2.0, 1e-6 * (1 + 1e-8)).fits(limit)
+
+
+def test_rounds_are_charged_in_order_and_none_is_left_out():
+    accountant, one = _accountant(), of(BUDGETS[:3], charged=2)
+    accountant.charge(replace(one, round=1))
+    spent = accountant.epsilon
+    for wrong in (1, 3):
+        for ask in (accountant.charge, accountant.record, accountant.allows, accountant.after):
+            with pytest.raises(ParameterError, match=f"round must be 2, the next to be charged; got {wrong}"):
+                ask(replace(one, round=wrong))
+    assert (accountant.rounds, accountant.epsilon) == (1, spent)
+    accountant.charge(replace(one, round=2))
 
 
 def test_a_limit_caps_both_parts_of_a_cost():

@@ -165,6 +165,14 @@ def test_connected_points_lie_above_the_curve(ratio):
         assert breach + float(lattice.masses @ np.maximum(0, -np.expm1(-lattice.points))) < 1.001 * curve.delta(0.0)
 
 
+def test_what_every_use_leaves_beyond_its_last_point_is_counted_for_every_use():
+    """Curves are looked at as far as one use needs; of twenty thousand uses the rests alone come to twice delta."""
+    curve = two_level_curve(0.5, np.full(200, 0.5), 1e-6)
+    few, many = (composed_epsilon([(curve, count)], 1e-6, expected=1) for count in (4_000, 20_000))
+    assert few < 0.5 * 4_000 / 10
+    assert many == pytest.approx(0.5 * 20_000)
+
+
 def test_different_curves_compose():
     """Two kinds of uses: exactly what enumeration of both gives, from above and within a per cent."""
     few, many = 3, 40

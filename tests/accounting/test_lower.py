@@ -177,3 +177,9 @@ def test_nothing_is_forced_above_what_is_certified(levels, users, budget, delta)
     """Where budgets are large, exp(epsilon) times what a transform is off by is not small."""
     guarantee = certify([budget] * users, delta=delta, levels=levels)
     assert guarantee.lower <= guarantee.epsilon
+
+
+@pytest.mark.parametrize(("norm", "opposite"), [(0.15, 2), (0.1, 1), (0.099, 0), (0.2, 4), (1.0, 10), (None, 10)])
+def test_a_norm_allows_so_many_coordinates_at_opposite_ends(norm, opposite):
+    """One coordinate more would be no data that there may be, and what it forces no lower bound."""
+    assert Exposure(np.full(5, 1.0), 10, 2, clip=0.1, norm=norm).forced == opposite

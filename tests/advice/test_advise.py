@@ -2,12 +2,14 @@
 
 import math
 import shlex
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from apes.accounting.guarantee import certify_rounds
 from apes.advice.advise import KINDS, advise, way_of
+from apes.advice.handout import page_of
 from apes.advice.question import Question, as_text
 from apes.advice.reporting import BITS, FIRST, LEVELS, Setting, noise_of_weight
 from apes.advice.search import capped, crowded, shortened
@@ -45,6 +47,15 @@ def test_every_kind_is_compared(tight):
     assert {way.kind for way in tight.ways} == set(KINDS) == {BITS, FIRST, LEVELS}
     assert [way.change for way in tight.ways if way.kind == BITS] == ["none"]
     assert {way.change for way in tight.ways if way.kind == LEVELS} == {"none", "cap", "rounds", "users"}
+
+
+@pytest.mark.service
+def test_nothing_in_the_handout_is_markup_of_somebody_elses(tight):
+    """A command names a file of budgets, whose name is anybody's."""
+    evil = "<img src=x onerror=alert(1)>"
+    page = page_of(replace(tight, ways=tuple(replace(way, command=evil, reason=evil) for way in tight.ways)))
+    assert "<img" not in page
+    assert page.count("&lt;img src=x onerror=alert(1)&gt;") == 2 * (len(tight.ways) + 1)
 
 
 def check_figures(way, asked, target):

@@ -8,6 +8,88 @@ _ANALYZER = "src/apes/analyzer/"
 
 _GUARANTEES = (
     Fault(
+        name="epsilon-at-a-smaller-delta",
+        consequence="Epsilon is claimed at a tenth of the delta it was proved for.",
+        file="src/apes/accounting/guarantee.py",
+        before="known = self.epsilon if check_delta(delta) >= self.delta else math.inf",
+        after="known = self.epsilon if check_delta(delta) >= self.delta / 10 else math.inf",
+        caught_by=(
+            "tests/accounting/test_account.py::test_a_guarantee_at_another_delta_or_epsilon_is_no_better_than_it_is",
+        ),
+    ),
+    Fault(
+        name="delta-at-forgets-what-is-uncovered",
+        consequence="Delta at another epsilon leaves out what is not covered.",
+        file="src/apes/accounting/guarantee.py",
+        before="gaussian_delta(self.mu, epsilon) + self.cost.delta)",
+        after="gaussian_delta(self.mu, epsilon))",
+        caught_by=(
+            "tests/accounting/test_account.py::test_a_guarantee_at_another_delta_or_epsilon_is_no_better_than_it_is",
+        ),
+    ),
+    Fault(
+        name="colluders-forgotten-over-all-rounds",
+        consequence="`apes account --colluders` counts colluders in one round but not in all.",
+        file="src/apes/accounting/account.py",
+        before="total = certify_rounds(exposure, delta, question.rounds, colluders)",
+        after="total = certify_rounds(exposure, delta, question.rounds)",
+        caught_by=("tests/accounting/test_account.py::test_colluders_count_in_every_figure",),
+    ),
+    Fault(
+        name="group-of-budgets-by-its-smallest",
+        consequence="A group of budgets is told what its smallest budget is certified.",
+        file="src/apes/accounting/account.py",
+        before="own = guarantee.of(float(there[-1]), float(there[0]))",
+        after="own = guarantee.of(float(there[0]))",
+        caught_by=(
+            "tests/accounting/test_whom.py::test_a_group_has_the_figure_of_its_largest_budget_where_all_took_part",
+        ),
+    ),
+    Fault(
+        name="filter-passes-a-thousandth-more",
+        consequence="A target is passed by half a thousandth.",
+        file="src/apes/accounting/cost.py",
+        before="return self.mu_squared <= limit.mu_squared * SUMS and",
+        after="return self.mu_squared <= limit.mu_squared * 1.001 and",
+        caught_by=("tests/accounting/test_accountant.py::test_a_limit_leaves_room_for_rounding_and_no_more",),
+    ),
+    Fault(
+        name="accountant-skips-a-round",
+        consequence="A round may be left out of what is charged.",
+        file="src/apes/accounting/accountant.py",
+        before="exposure.round != self.rounds + 1",
+        after="exposure.round <= self.rounds",
+        caught_by=("tests/accounting/test_accountant.py::test_rounds_are_charged_in_order_and_none_is_left_out",),
+    ),
+    Fault(
+        name="breach-of-a-curve-counted-once",
+        consequence="What a curve leaves beyond its last point is counted once, however often it is used.",
+        file="src/apes/accounting/composition/exact.py",
+        before="breaches += count * breach",
+        after="breaches += breach",
+        caught_by=(
+            "tests/accounting/test_composition.py::test_what_every_use_leaves_beyond_its_last_point_is_counted_for_every_use",
+        ),
+    ),
+    Fault(
+        name="lower-bound-with-one-coordinate-more",
+        consequence="The lower bound counts a coordinate that a norm does not allow.",
+        file="src/apes/accounting/exposure.py",
+        before="self.charged if room >= self.charged else math.floor(room)",
+        after="self.charged if room >= self.charged else math.ceil(room)",
+        caught_by=("tests/accounting/test_lower.py::test_a_norm_allows_so_many_coordinates_at_opposite_ends",),
+    ),
+    Fault(
+        name="log-line-compared-by-budgets-alone",
+        consequence="A line of a log may claim other users or another neighbouring relation.",
+        file="src/apes/accounting/exposure.py",
+        before="if exposure.as_dict() != dict(line):",
+        after='if exposure.budgets_sha256 != line["budgets_sha256"]:',
+        caught_by=(
+            "tests/accounting/test_accountant.py::test_a_line_of_a_log_that_says_what_its_budgets_do_not_is_refused",
+        ),
+    ),
+    Fault(
         name="accounting-composition-forgets-a-round",
         consequence="Of several rounds the last one is certified for nothing.",
         file=_ACCOUNTING + "guarantee.py",

@@ -4,6 +4,50 @@ from tests.faults.fault import Fault
 
 CLIENT = (
     Fault(
+        name="choice-by-the-reports-randomness",
+        consequence="Which coordinates are kept is drawn with the randomness of the reports.",
+        file="src/apes/client/sparsifier.py",
+        before="replace(place, purpose=Purpose.CHOICE).address(source)",
+        after="place.address(source)",
+        caught_by=("tests/client/test_sparsifier.py::test_which_reports_random_b_keeps_says_nothing_about_them",),
+    ),
+    Fault(
+        name="threshold-pads-by-own-budget-on-a-device",
+        consequence="A device pads by its user's own budget: no post-processing of the report.",
+        file="src/apes/client/sparsifier.py",
+        before="public = np.full(budgets.size, self.padding_epsilon)",
+        after="public = budgets",
+        caught_by=(
+            "tests/client/test_device_client.py::test_a_threshold_pads_by_a_public_budget_and_not_by_the_users_own",
+        ),
+    ),
+    Fault(
+        name="a-stream-cut-short-in-a-frame-too-large-is-whole",
+        consequence="A stream that ends within a frame too large counts as whole.",
+        file="src/apes/wire/frames.py",
+        before="return not self._held and not self._to_skip",
+        after="return not self._held",
+        caught_by=("tests/wire/test_frames.py::test_a_stream_that_ends_within_a_frame_too_large_is_not_complete",),
+    ),
+    Fault(
+        name="announcement-of-any-version",
+        consequence="An announcement of another version is read as one of this.",
+        file="src/apes/wire/announcement.py",
+        before="if magic != _MAGIC or version != _VERSION or number == 0:",
+        after="if magic != _MAGIC or number == 0:",
+        caught_by=(
+            "tests/wire/test_announcement.py::test_an_announcement_of_another_version_is_none_though_it_is_signed",
+        ),
+    ),
+    Fault(
+        name="digest-without-torch",
+        consequence="A run resumes under another torch.",
+        file="src/apes/torch_modules/digest.py",
+        before='"torch": ".".join(torch.__version__.split(".")[:2])',
+        after='"torch": torch.__version__.split(".")[0]',
+        caught_by=("tests/models/test_torch.py::TestBits::test_a_model_of_another_torch_is_another_model",),
+    ),
+    Fault(
         name="noise-of-256-levels-10-percent-too-weak",
         consequence="Reports on all 256 levels reveal 10 % more than the user's budget.",
         file="src/apes/client/randomizer.py",

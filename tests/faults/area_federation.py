@@ -6,6 +6,31 @@ _HERE = "tests/federation/"
 
 FAULTS = (
     Fault(
+        name="second-receipt-of-a-round-is-ignored",
+        consequence="A shuffler that signs two receipts of a round is not noticed.",
+        file="src/apes/federation/receipts.py",
+        before='            raise ProtocolError(f"the shuffler signed two receipts of round {receipt.round}")\n',
+        after="            return\n",
+        caught_by=("tests/federation/test_local_federation.py::test_two_receipts_of_a_round_are_refused",),
+        level="service",
+    ),
+    Fault(
+        name="server-certificate-may-sign",
+        consequence="A server's certificate can sign further ones.",
+        file="src/apes/federation/keys.py",
+        before="ca = key == self._key.public_key()",
+        after="ca = True",
+        caught_by=("tests/federation/test_keys.py::test_only_the_authority_may_sign_certificates",),
+    ),
+    Fault(
+        name="token-through-a-proxy",
+        consequence="The analyzer sends its token through whatever proxy the environment names.",
+        file="src/apes/federation/shuffler_client.py",
+        before="            trust_env=False,\n",
+        after="",
+        caught_by=("tests/federation/test_shuffler_client.py::test_the_token_goes_to_the_shuffler_and_to_no_proxy",),
+    ),
+    Fault(
         name="federation-release-of-another-announcement",
         consequence="A release counts that is of other weights than were announced.",
         file="src/apes/federation/analyzer.py",

@@ -14,6 +14,56 @@ _RENEWAL = ("tests/federation/test_renewal.py",)
 _LOCAL = ("tests/federation/test_local_shuffler.py",)
 
 FAULTS = (
+    Fault(
+        name="policy-changed-within-a-second",
+        consequence="A policy replaced within a second by one of the same size is not noticed.",
+        file="src/apes/shuffler/service/policy_file.py",
+        before="return found.st_ino, found.st_mtime_ns, found.st_size",
+        after="return 0, int(found.st_mtime), found.st_size",
+        caught_by=(
+            "tests/federation/test_rounds.py::test_a_policy_is_read_again_though_size_and_second_are_those_of_the_old",
+        ),
+    ),
+    Fault(
+        name="dismissed-while-the-batch-came",
+        consequence="Somebody dismissed while the batch came in still counts.",
+        file="src/apes/shuffler/service/rounds.py",
+        before="            self._check_members(intake.senders)\n            self._announced",
+        after="            self._announced",
+        caught_by=("tests/federation/test_rounds.py::test_who_is_dismissed_in_the_last_moment_does_not_count",),
+    ),
+    Fault(
+        name="gate-of-the-roster-alone",
+        consequence="The gate forgets who was admitted later.",
+        file="src/apes/shuffler/service/gate.py",
+        before="enrolled = with_later(roster, receipt.later, policy.largest_budget)",
+        after="enrolled = with_later(roster, 0, policy.largest_budget)",
+        caught_by=("tests/federation/test_rounds.py::test_who_was_admitted_later_is_charged_at_the_largest_budget",),
+    ),
+    Fault(
+        name="colluders-make-up-the-cohort",
+        consequence="A release of the smallest cohort with colluders in it.",
+        file="src/apes/shuffler/service/rounds.py",
+        before="users, needed = len(intake.senders), self._policy.needed",
+        after="users, needed = len(intake.senders), self._policy.smallest_cohort",
+        caught_by=("tests/federation/test_rounds.py::test_those_who_may_collude_come_on_top_of_the_smallest_cohort",),
+    ),
+    Fault(
+        name="unfinished-rounds-stay-in-workers",
+        consequence="Workers keep what they counted of rounds that were given up.",
+        file="src/apes/shuffler/service/crew.py",
+        before="def _forget(name: int) -> None:\n",
+        after="def _forget(name: int) -> None:\n    return\n",
+        caught_by=("tests/federation/test_rounds.py::test_a_worker_keeps_nothing_of_a_round_that_was_given_up",),
+    ),
+    Fault(
+        name="refusals-of-other-workers-lost",
+        consequence="The receipt leaves out what other workers refused.",
+        file="src/apes/shuffler/service/intake.py",
+        before="        self.refused += part.refused\n",
+        after="",
+        caught_by=("tests/federation/test_rounds.py::test_the_receipt_counts_what_every_worker_refused",),
+    ),
     # Reports.
     Fault(
         name="intake-takes-unsigned-reports",

@@ -4,6 +4,66 @@ from tests.faults.fault import Fault
 
 TRAINING = (
     Fault(
+        name="private-mean-with-a-target-is-charged-as-settled",
+        consequence="A target that may be chosen adaptively is accounted as a fixed sequence.",
+        file="src/apes/training/private_mean.py",
+        before="self._accountant = self._terms.accountant(own.size, settled=self._terms.target_epsilon is None)",
+        after="self._accountant = self._terms.accountant(own.size, settled=True)",
+        caught_by=(
+            "tests/training/test_private_mean.py::test_with_a_target_the_guarantee_is_the_target_and_covers_choices_on_the_way",
+        ),
+    ),
+    Fault(
+        name="model-file-of-any-size",
+        consequence="A model's file with more weights than its layout is read.",
+        file="src/apes/training/model_file.py",
+        before="    if size != weights.size:\n",
+        after="    if size > weights.size:\n",
+        caught_by=("tests/training/test_model_file.py",),
+    ),
+    Fault(
+        name="kept-budgets-with-pickles",
+        consequence="A run's budgets can run code when they are read.",
+        file="src/apes/training/kept_budgets.py",
+        before="np.lib.format.read_array(file, allow_pickle=False)",
+        after="np.lib.format.read_array(file, allow_pickle=True)",
+        caught_by=("tests/training/test_run_folder.py::test_budgets_that_were_kept_run_no_code",),
+    ),
+    Fault(
+        name="people-digest-without-targets",
+        consequence="A run resumes with people whose own targets changed.",
+        file="src/apes/people/in_memory.py",
+        before="targets = () if self.targets is None else (self.targets,)",
+        after="targets = ()",
+        caught_by=("tests/test_population.py::test_the_digest_sees_every_part",),
+    ),
+    Fault(
+        name="people-part-out-of-range",
+        consequence="A block beyond the last user is handed out shorter.",
+        file="src/apes/people/in_memory.py",
+        before="if not first <= start < stop <= last:",
+        after="if not first <= start < stop:",
+        caught_by=("tests/test_population.py::test_a_block_of_users_that_there_are_not",),
+    ),
+    Fault(
+        name="piece-of-a-changed-file",
+        consequence="A file that changed since it was opened is read.",
+        file="src/apes/data/partitions/piece_rows.py",
+        before="!= (piece.users, piece.held, schema.columns):",
+        after="!= (piece.users, of_train.size, schema.columns):",
+        caught_by=(
+            "tests/data/test_hostile_partitions.py::test_a_piece_of_which_another_number_is_found_than_was_counted",
+        ),
+    ),
+    Fault(
+        name="target-of-a-file-for-a-table",
+        consequence="Targets of a file go to other people of a table.",
+        file="src/apes/terms/terms.py",
+        before='if kind == "file" and of_table:',
+        after='if kind == "file" and of_table and self.rounds == 0:',
+        caught_by=("tests/terms/test_plan.py::test_targets_of_a_file_are_not_for_people_of_a_table",),
+    ),
+    Fault(
         name="train-goes-on-past-its-target",
         consequence="Rounds take place after which the certified epsilon is beyond the plan's target.",
         file="src/apes/terms/terms.py",

@@ -21,6 +21,14 @@ _INSTALLED = "src/apes/federation/installed.py"
 _TESTS = "tests/federation/"
 
 FAULTS = (
+    Fault(
+        name="witness-overwritten-by-fewer",
+        consequence="A vault's witness forgets answers.",
+        file="src/apes/federation/vault/witness.py",
+        before="if self._seen.answers is None or answers > self.answers:",
+        after="if self._seen.answers is None or answers != self.answers:",
+        caught_by=("tests/federation/test_lost_ledger.py::test_a_witness_never_forgets_an_answer",),
+    ),
     # Requests and answers.
     Fault(
         name="vault-answers-announcements-of-strangers",

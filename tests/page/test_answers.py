@@ -14,7 +14,7 @@ from apes.accounting.guarantee import certify_rounds
 from apes.accounting.lower import lower_epsilon
 from apes.cli.main import app
 from apes.errors import ParameterError
-from apes.page.answers import certified, forced, groups, outline, parts, total
+from apes.page.answers import certified, forced, group, groups, outline, parts, total
 from apes.page.estimate import about
 from apes.page.setting import WAYS, read_setting
 from apes.page.uploads import Uploads, read_upload
@@ -44,9 +44,20 @@ def test_the_figure_is_that_of_certify():
 def test_groups_are_those_of_the_account(way):
     asked = setting(way=way)
     everybody = certify_rounds(asked.exposure, asked.delta, asked.rounds)
-    expected = [(group.budget, group.users, group.epsilon) for group in by_group(everybody, asked.exposure.budgets)]
+    expected = [(each.budget, each.users, each.epsilon) for each in by_group(everybody, asked.exposure.budgets)]
     shown = [(high, users, certified(asked, high, low)) for high, low, users in groups(asked)]
     assert shown == expected
+
+
+def test_groups_of_several_budgets_are_those_of_the_account():
+    """Among few people it matters whom a group leaves out of those who hide it."""
+    shares = [[str(number / 10), "5"] for number in range(1, 21)]
+    asked = setting(users="60", shares=shares, rounds="1", dimensions="1", delta="1e-3", way="one-bit")
+    everybody = certify_rounds(asked.exposure, asked.delta, asked.rounds)
+    expected = [(each.budget, each.epsilon) for each in by_group(everybody, asked.exposure.budgets)]
+    shown = [group(asked, number, *ends) for number, ends in enumerate(groups(asked))]
+    assert any(each["smallest"] < each["budget"] for each in shown)
+    assert [(each["budget"], each["epsilon"]) for each in shown] == expected
 
 
 @pytest.mark.parametrize("way", BY_COST)
@@ -173,6 +184,14 @@ def printed_by(python, capsys):
 def test_what_is_copied_gives_the_figure(changed, monkeypatch, capsys):
     asked = setting(**changed)
     copied = outline(asked)["copies"]
+    assert epsilon_of_command(copied["command"], monkeypatch) == certified(asked)
+    assert printed_by(copied["python"], capsys) == certified(asked)
+
+
+def test_what_is_copied_has_every_digit_of_delta(monkeypatch, capsys):
+    asked = setting(delta="1.23456789e-05")
+    copied = outline(asked)["copies"]
+    assert "--delta 1.23456789e-05" in copied["command"]
     assert epsilon_of_command(copied["command"], monkeypatch) == certified(asked)
     assert printed_by(copied["python"], capsys) == certified(asked)
 

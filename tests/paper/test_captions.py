@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from apes.paper.accuracy import not_the_papers, rows, without_noise
+from apes.paper.accuracy import accuracy, not_the_papers, rows, without_noise
 from apes.paper.amplification import FIG2A
 from apes.paper.fig2b import FIG2B
 from apes.paper.findings import findings
@@ -276,3 +276,11 @@ def test_words_at_published_points_are_apart_and_inside():
     (curve,) = (line for line in axes.get_lines() if line.get_marker() == "D" and len(line.get_xdata()) == 3)
     path = curve.get_path().transformed(curve.get_transform())
     assert not any(path.intersects_bbox(box, filled=False) for box in boxes)
+
+
+def test_the_spread_is_that_of_runs_and_not_of_their_mean():
+    runs = {"a": [0.5, 0.90], "b": [0.5, 0.92], "c": [0.5, 0.94]}
+    found = accuracy(runs, lambda part: {"accuracy_by_round": runs[part]})
+    assert found["runs"] == pytest.approx([90, 92, 94])
+    assert (found["mean"], found["spread"]) == pytest.approx((92, 2))
+    assert accuracy("a", lambda part: {"accuracy_by_round": runs[part]}, 1) == {"runs": [50], "mean": 50, "spread": 0.0}

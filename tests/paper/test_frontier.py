@@ -12,7 +12,7 @@ from apes.accounting.composition.gaussian import gaussian_epsilon
 from apes.errors import ParameterError
 from apes.models.logistic import FedProx
 from apes.paper.experiments import EXPERIMENTS
-from apes.paper.frontier.frontier import FRONTIER
+from apes.paper.frontier.frontier import FRONTIER, _point
 from apes.paper.frontier.runs import capped, train_within_target
 from apes.paper.frontier.trusted_server import TrustedServer, _clipped_sum, clipped_sums
 from apes.paper.frontier.ways import (
@@ -299,6 +299,15 @@ def test_seeds_are_all_run_for_both_sides():
     for name in (ONE_BIT, TRUSTED, ONE_BIT_AS_IT_IS, ONE_BIT_PIXELS, TRUSTED_PIXELS):
         assert [len(way_parts(setting, name, target)) for target in setting.targets] == [3] * 6
     assert len(way_parts(setting, APES, 1.0)) == len(way_parts(setting, FIRST, 1.0)) == 1
+
+
+def test_the_epsilon_of_several_seeds_is_the_largest():
+    """Each seed draws budgets of its own: the smallest would be true of one of them only."""
+    setting = Setting("mnist")
+    epsilons = {1: 0.97, 2: 0.99, 3: 0.98}
+    figures = {"accuracy": 0.9, "accuracy_by_round": [0.9]}
+    found = _point(setting, ONE_BIT, 1.0, lambda part: figures | {"epsilon": epsilons[part.arguments["seed"]]})
+    assert found["epsilon"] == 0.99
 
 
 def point(target, mean, epsilon=None):

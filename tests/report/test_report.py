@@ -11,10 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from apes.cli.main import app
+from apes.cli.show import _rows
+from apes.report.facts import Certified, facts_of
 from apes.report.report import page_of
 from apes.report.words import citation, guaranteed
 from apes.storage import files
 from apes.storage.documents import escaped
+from apes.training.model_file import write_model
 from apes.training.run_folder import RunFolder
 
 EVIL = "<script>alert(1)</script>\"&'"
@@ -82,7 +85,7 @@ def table(tmp_path_factory):
     for user in range(120):
         x, y = rng.random(2)
         kind = "<b>yes</b>" if x > 0.5 else "[red]no[/]"
-        rows.append(f"u{user},{x:.4f},{y:.4f},{kind},{'<i>bold' if user % 2 else 'shy'}")
+        rows.append(f"u{user},{x:.4f},{y:.4f},{kind},{'<i>bold' if user % 2 else '<u>shy'}")
     (folder / "<img src=x>.csv").write_text("\n".join(rows) + "\n")
     options = [
         "--user-column",
@@ -96,7 +99,7 @@ def table(tmp_path_factory):
         "--rounds",
         "3",
     ]
-    options += ["--budget-levels", "<i>bold=1,shy=0.2", "--classes", "<b>yes</b>,[red]no[/]"]
+    options += ["--budget-levels", "<i>bold=1,<u>shy=0.2", "--classes", "<b>yes</b>,[red]no[/]"]
     cli("train", "--data", folder / "<img src=x>.csv", *options, "--out", folder / "run")
     return folder / "run"
 
@@ -112,6 +115,8 @@ def test_the_page_of_a_strangers_table(table):
         assert words in page.text
     for words in ("How it went", "Privacy", "Who took part", "Settings", "The model", "What can be done next"):
         assert words in page.text
+    # Also where it names the budget of a group.
+    assert "(<u>shy)" in page.text
     people = json.loads((table / "summary.json").read_text())["users"]
     assert f"{people} people in every round." in page.text
     assert f"apes predict {table} TABLE" in page.text
@@ -158,6 +163,21 @@ def test_what_show_says(table):
     assert facts["model"]["schema_sha256"] == facts["table"]["schema_sha256"]
     assert {"report.html", "model.npz", "config.json"} <= set(facts["files"])
     assert facts["stopped"] == "rounds"
+
+
+def test_show_rounds_what_is_proved_up(table):
+    facts = cli("show", table, "--json")
+    certified = facts["certified"] | {"epsilon": 1.23401, "delta": 1.001e-5}
+    assert "epsilon 1.235[/] at delta 1.01e-05" in _rows(facts | {"certified": certified})["central privacy"]
+
+
+def test_a_model_of_an_earlier_round_is_no_finished_run(run):
+    """A run that was made longer, and stopped: its model stands after fewer rounds than are out."""
+    folder = RunFolder.open(run)
+    assert facts_of(folder, Certified(None))["state"] == "finished"
+    weights, about = folder.model()
+    write_model(run / "model.npz", weights, about | {"rounds": about["rounds"] - 1})
+    assert facts_of(folder, Certified(None))["state"] == "unfinished"
 
 
 def test_a_name_that_would_move_the_cursor(run):

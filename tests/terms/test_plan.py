@@ -234,3 +234,12 @@ def test_default_step_shrinks_with_the_noise():
     assert rates[-1] == 4.0
     # 2C sqrt(2) / e / sqrt(n) is the noise of the mean Laplace report.
     assert rates[0] == pytest.approx(0.018 / (0.2 * 2**0.5 / 0.05 / 100))
+
+
+def test_targets_of_a_file_are_not_for_people_of_a_table(tmp_path):
+    """Those are ordered by their ids, without the ones who judge: somebody else would get the target."""
+    (tmp_path / "targets.csv").write_text("1\n2\n3\n")
+    terms, budgets = Terms(target_epsilon=f"file:{tmp_path / 'targets.csv'}"), np.full(3, 0.5)
+    assert terms.targets(budgets).tolist() == [1, 2, 3]
+    with pytest.raises(ParameterError, match="a file's order is not theirs"):
+        terms.targets(budgets, of_table=True)
