@@ -10,6 +10,7 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.cost import Cost
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import certify
+from apes.accounting.personal import _limits
 from apes.errors import BudgetExceeded, DataError, ParameterError
 
 BUDGETS = np.linspace(0.1, 1, 400)
@@ -132,6 +133,16 @@ def test_a_line_of_a_log_that_says_what_its_budgets_do_not_is_refused(change):
         Exposure.from_dict(line | change, BUDGETS)
     with pytest.raises(DataError, match="was charged for other budgets"):
         Exposure.from_dict({name: value for name, value in line.items() if name != "users"}, BUDGETS)
+
+
+def test_of_many_targets_none_allows_more_than_it_says():
+    """Of more than a few hundred different ones, each is taken for the next smaller one of a grid."""
+    targets = np.geomspace(0.3, 6, 1_000)
+    limits = _limits(targets, 1e-6)
+    for place in range(0, 1_000, 37):
+        own = _accountant(target=float(targets[place])).limit.mu_squared
+        assert 0.9 * own < limits[place] <= own * (1 + 1e-9)
+    assert np.unique(limits).size < 300
 
 
 def test_a_limit_leaves_room_for_rounding_and_no_more():

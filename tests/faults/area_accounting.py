@@ -8,6 +8,14 @@ _ANALYZER = "src/apes/analyzer/"
 
 _GUARANTEES = (
     Fault(
+        name="own-target-rounded-up",
+        consequence="Of many targets, some are rounded up.",
+        file="src/apes/accounting/personal.py",
+        before='np.searchsorted(grid, targets, side="right") - 1',
+        after="np.searchsorted(grid, targets)",
+        caught_by=("tests/accounting/test_accountant.py::test_of_many_targets_none_allows_more_than_it_says",),
+    ),
+    Fault(
         name="epsilon-at-a-smaller-delta",
         consequence="Epsilon is claimed at a tenth of the delta it was proved for.",
         file="src/apes/accounting/guarantee.py",
