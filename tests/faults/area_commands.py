@@ -4,6 +4,14 @@ from tests.faults.fault import Fault
 
 FAULTS = (
     Fault(
+        name="resume-of-a-federation",
+        consequence="A federation's run is resumed as a simulation.",
+        file="src/apes/cli/train.py",
+        before='    if "receipts_key" in folder.config["choices"]:\n',
+        after='    if "receipts" in folder.config["choices"]:\n',
+        caught_by=("tests/training/test_run_folder.py::test_the_run_of_a_federation_is_not_resumed_as_a_simulation",),
+    ),
+    Fault(
         name="page-group-hidden-by-its-smaller",
         consequence="A group on the page is told less than its members cost.",
         file="src/apes/page/answers.py",

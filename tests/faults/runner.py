@@ -50,6 +50,7 @@ class Copies:
 
     def __init__(self, count: int) -> None:
         self._folder = TemporaryDirectory(prefix="apes-faults-")
+        self._count = count
         self._made = 0
         self._free: SimpleQueue[Path] = SimpleQueue()
         for _ in range(count):
@@ -85,7 +86,8 @@ class Copies:
         levels = ",".join(sorted({fault.level for fault in faults}))
         copy = self._free.get()
         try:
-            code, output = _pytest(copy, ["--levels", levels, *nodes], seconds)
+            at_once = ["-n", str(self._count), "--dist", "loadfile"]
+            code, output = _pytest(copy, [*at_once, "--levels", levels, *nodes], seconds)
         finally:
             self._free.put(copy)
         verdict, by = _verdict(code, output)

@@ -10,6 +10,7 @@ import pytest
 from few import MODEL, PLAN, folder_of, trained
 
 import apes
+from apes.cli.train import _opened
 from apes.training.model_file import about_model
 from apes.training.run_folder import RunFolder
 
@@ -160,6 +161,16 @@ def test_the_log_alone_gives_the_guarantee_again(path, reached):
     budgets.unlink()
     with pytest.raises(apes.DataError, match="cannot be read, so what was spent is not known"):
         RunFolder.open(path).recertify()
+
+
+def test_the_run_of_a_federation_is_not_resumed_as_a_simulation(path):
+    """`apes train` would draw reports of its own, for whoever it takes for the people."""
+    assert _opened(path).path == path
+    config = json.loads((path / "config.json").read_text())
+    config["choices"]["receipts_key"] = "00" * 32
+    (path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(apes.DataError, match=r"is a federation's run: .*`apes federation up`"):
+        _opened(path)
 
 
 class Mischief:
