@@ -150,7 +150,7 @@ def test_which_reports_random_b_keeps_says_nothing_about_them():
     def unlikeness(place):
         """How far kept and padded reports are apart if those are kept that are chosen at this place."""
         kept = np.empty(reports.shape, dtype=bool)
-        sparsifier._choose(reports, tables, place.address(SOURCE), SOURCE.key, kept)
+        sparsifier._choose(reports, tables, place.address(SOURCE, reports.shape), SOURCE.key, kept)
         return kept, two_sample(np.stack([np.bincount(reports[part], minlength=levels) for part in (kept, ~kept)]))
 
     chosen, apart = unlikeness(Place(0, 0, Purpose.CHOICE))

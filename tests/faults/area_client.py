@@ -7,8 +7,8 @@ CLIENT = (
         name="choice-by-the-reports-randomness",
         consequence="Which coordinates are kept is drawn with the randomness of the reports.",
         file="src/apes/client/sparsifier.py",
-        before="replace(place, purpose=Purpose.CHOICE).address(source)",
-        after="place.address(source)",
+        before="        address = replace(place, purpose=Purpose.CHOICE).address(source, values.shape)\n",
+        after="        address = place.address(source, values.shape)\n",
         caught_by=("tests/client/test_sparsifier.py::test_which_reports_random_b_keeps_says_nothing_about_them",),
     ),
     Fault(
