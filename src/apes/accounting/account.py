@@ -1,8 +1,9 @@
 """The whole account of a population: what is certified, what the literature would claim, how tight it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -103,6 +104,23 @@ def by_group(guarantee: Guarantee, budgets: Array) -> tuple[BudgetGroup, ...]:
         return BudgetGroup(budget, users, own.epsilon, own.mu)
 
     return tuple(group(*ends) for ends in groups)
+
+
+def with_levels(groups: Iterable[BudgetGroup], levels: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Groups as plain values, each with the names of the levels whose people are in it, where people chose levels.
+
+    Args:
+        groups: In the order of their budgets, as `by_group` has them.
+        levels: The budget of each level, as it was applied.
+    """
+    told = [asdict(group) for group in groups]
+    for group in told if levels else ():
+        group["levels"] = []
+    for name, budget in levels.items():
+        group_of_level = next((group for group in told if budget <= group["budget"]), None)
+        if group_of_level is not None:
+            group_of_level["levels"].append(name)
+    return told
 
 
 def local_figures(exposure: Exposure, budget: float, delta: float) -> dict[str, float]:

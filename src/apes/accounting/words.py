@@ -7,6 +7,8 @@ _WORDS = ((1.0, "strong protection"), (3.0, "good protection"), (10.0, "weak pro
 _NONE = "this protects nobody; aim for 1 to 3"
 # Up to delta, anything may be told about somebody: of a thousand people one, at this, and that is many.
 _LARGEST_DELTA = 1e-3
+HELD_OUT = "measured on people held out of training, without noise: the guarantee does not cover them"
+"""What is said beside an accuracy or loss on people of a table, whose rows judge the model and train nothing."""
 
 
 def upwards(proved: float, digits: int = 4) -> str:

@@ -84,18 +84,20 @@ def _given(asked: typer.Context, but: tuple[str, ...]) -> dict[str, Any]:
 
 def _account_of_run(path: Path, invitation: Path | None, plot: Path | None, as_json: bool) -> None:
     """Charge again what a run's log says was released; for everybody, and for users by their budgets."""
-    from apes.accounting.account import by_group
+    from apes.accounting.account import by_group, with_levels
+    from apes.report.facts import levels_of
     from apes.training.run_folder import RunFolder
 
     with display.working() as show:
         show("certifying the run again")
-        by_round, guarantee, signed = certified_again(RunFolder.open(path), invitation)
+        folder = RunFolder.open(path)
+        by_round, guarantee, signed = certified_again(folder, invitation)
         show("personal guarantees")
         is_certified = guarantee.why_not_certified is None
         groups = by_group(guarantee, guarantee.budgets) if is_certified else ()
     certified = guarantee.as_dict(by_round)
     if groups:
-        certified["by_budget"] = [asdict(group) for group in groups]
+        certified["by_budget"] = with_levels(groups, levels_of(folder, guarantee))
     if plot is not None:
         from apes.cli.run_plots import draw_run_account
 

@@ -103,7 +103,8 @@ def groups(personal: list[dict[str, Any]], over: str = "all rounds") -> None:
     table = table_of(f"[bold]Everybody's own[/], {over}", ("local budget up to", "users", "certified epsilon"))
     for group in personal:
         # Whoever chose among levels knows the own budget by its name.
-        name = "".join(f"{escape(level)} " for level in group.get("levels", ()))
+        names = ", ".join(escape(level) for level in group.get("levels", ()))
+        name = f"{names} " if names else ""
         table.add_row(f"{name}{group['budget']:.4g}", f"{group['users']:,}", upwards(group["epsilon"]))
     answers.print(table)
 

@@ -107,6 +107,8 @@ def _judged(result: dict[str, Any]) -> dict[str, str]:
         if of_mean is not None:
             beside = f"; always guessing the mean: {of_mean:.4g}, loss {result['baseline']:.4f}"
         said = {"test error": f"root mean square {error}(loss {result['loss']:.4f}{beside})"}
+    if result["accuracy_note"] is not None:
+        said = {name: f"{figure}; {result['accuracy_note']}" for name, figure in said.items()}
     if table is not None:
         most = sorted((table["clipped"] or {}).items(), key=lambda item: -item[1])
         clipped = ", ".join(f"{escape(name)} {100 * share:.3g} %" for name, share in most[:_COLUMNS_SHOWN])

@@ -80,7 +80,7 @@ def _print(facts: dict[str, Any]) -> None:
     display.answers.print(table)
     display.answers.print(_shown(f"{guaranteed(facts)} {to_whom(facts)}"), highlight=False)
     if facts["certified"]["by_budget"]:
-        display.groups(_named(facts))
+        display.groups(facts["certified"]["by_budget"])
     for each in facts["next"]:
         display.answers.print(f"{each['what']}: {_shown(each['command'])}", highlight=False, soft_wrap=True)
 
@@ -96,6 +96,8 @@ def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
     guess = how_good(facts).guess
     if judged is not None and guess is not None:
         judged += f"; {guess}"
+    if facts["accuracy_note"] is not None:
+        judged = f"{judged}; {facts['accuracy_note']}"
     figure = "nothing certified"
     if certified["epsilon"] is not None:
         figure = f"[bold]epsilon {upwards(certified['epsilon'])}[/] at delta {upwards(certified['delta'], 3)}"
@@ -125,13 +127,6 @@ def _rounds(facts: dict[str, Any]) -> str:
     if done > planned:
         return f"{done:,} rounds, {planned:,} of them planned beforehand"
     return f"{done:,} of {planned:,} planned rounds"
-
-
-def _named(facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Groups of people by their budgets, with the names of levels that come to just that budget."""
-    levels = {} if facts["table"] is None else facts["table"]["budget_levels"]
-    groups = facts["certified"]["by_budget"]
-    return [{**each, "levels": [name for name, own in levels.items() if own == each["budget"]]} for each in groups]
 
 
 def _report_words(reports: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.markup import escape
 
-from apes.accounting.account import BudgetGroup
 from apes.accounting.words import counted
 from apes.checks import unused
 from apes.cli import display
@@ -120,21 +119,17 @@ def clipped_lines(facts: TableFacts | None) -> list[str]:
     ]
 
 
-def named_groups(groups: Iterable[BudgetGroup], people: People | Partitions, applied: F64) -> list[dict[str, Any]]:
-    """Groups of users by their budgets as they were applied, with the levels that they chose, if they did among levels.
+def levels_chosen(people: People | Partitions, applied: F64) -> dict[str, float]:
+    """The levels that somebody who trains chose, with their budgets as they were applied; none without levels.
 
-    A level is named in the group of those who chose it; one that nobody who trains chose is named nowhere, since
-    nothing is proved for it.
+    A level that nobody chose is not among them: nothing is proved for it.
     """
-    told = [asdict(group) for group in groups]
-    levels = () if people.schema is None else people.schema.budget_levels
-    for group in told if levels else ():
-        group["levels"] = []
-    for name, budget in levels:
+    chosen: dict[str, float] = {}
+    for name, budget in () if people.schema is None else people.schema.budget_levels:
         theirs = applied[people.budgets == budget]
         if theirs.size:
-            next(group for group in told if theirs[0] <= group["budget"])["levels"].append(name)
-    return told
+            chosen[name] = float(theirs[0])
+    return chosen
 
 
 def budgets_said(chosen: Simulation | OwnTable) -> str | None:

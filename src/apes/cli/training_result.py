@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from apes.accounting.account import by_group, local_figures
+from apes.accounting.account import by_group, local_figures, with_levels
 from apes.accounting.planner import Goal, largest_cap
+from apes.accounting.words import HELD_OUT
 from apes.cli import display
 from apes.cli.choices import Choices
-from apes.cli.subjects import budgets_said, named_groups, of_table
+from apes.cli.subjects import budgets_said, levels_chosen, of_table
 from apes.cli.training_task import Task
 from apes.report.facts import Certified
 from apes.report.report import write_report
@@ -32,7 +33,9 @@ def summary_of(
     optimizer = plan.schedule.steps(plan.terms, task.model, noise)
     proved = result.guarantee.as_dict([entry.epsilon for entry in result.metrics])
     if proved["epsilon"] is not None:
-        proved["by_budget"] = named_groups(by_group(result.guarantee, result.budgets), task.people, result.budgets)
+        proved["by_budget"] = with_levels(
+            by_group(result.guarantee, result.budgets), levels_chosen(task.people, result.budgets)
+        )
     return {
         "framework": plan.framework,
         "budgets": budgets_said(people),
@@ -56,6 +59,8 @@ def summary_of(
         "baseline": last.baseline,
         "beats_baseline": last.judged.beats_baseline,
         "test_rows": last.test_rows,
+        # Of people of one's own; a named set's test part is public.
+        "accuracy_note": None if task.people.schema is None or last.loss is None else HELD_OUT,
         "accuracy_by_round": [entry.accuracy for entry in result.metrics],
         "loss_by_round": [entry.loss for entry in result.metrics],
         "model_sha256": result.model_sha256,

@@ -6,7 +6,7 @@ from typing import Any
 
 from apes.cli import display
 from apes.cli.choices import Choices
-from apes.cli.subjects import subjects, tell_clipped
+from apes.cli.subjects import levels_chosen, subjects, tell_clipped
 from apes.features.feature_map import FeatureMap
 from apes.models.model import Model
 from apes.partitions.partitions import Partitions
@@ -56,4 +56,5 @@ def new_folder(path: Path, chosen: Choices, task: Task, data_dir: Path | None) -
         return None
     basis = basis_of(accountant, len(cohorts), cohort_names(cohorts, budgets))
     facts: dict[str, Any] = {"data": task.source, "schema": people.schema, "data_dir": data_dir}
+    facts["levels"] = levels_chosen(people, budgets)
     return RunFolder.create(path, chosen.as_dict(), basis, **facts)

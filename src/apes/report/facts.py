@@ -1,13 +1,14 @@
 """What a run is and came to, as plain values: from its log, checkpoint and configuration; a summary is not believed."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from apes.accounting.account import by_group
+from apes.accounting.account import by_group, with_levels
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
+from apes.accounting.words import HELD_OUT
 from apes.terms.spelling import train_words
 from apes.training.going_on import rounds_within
 from apes.training.run import Progress
@@ -34,20 +35,32 @@ class Certified:
     participants: Sequence[int] | None = None
     fingerprint: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain values, with the guarantee of groups of users by their budgets."""
+    def as_dict(self, levels: Mapping[str, float] | None = None) -> dict[str, Any]:
+        """As plain values, with the guarantee of groups of users by their budgets, and the levels in each."""
         if self.guarantee is None:
             nothing = {"epsilon": None, "epsilon_by_round": None, "delta": None, "why": self.why}
             return {**nothing, "caveats": [], "by_budget": []}
         said = self.guarantee.as_dict(self.by_round)
         is_certified = said["epsilon"] is not None
         groups = by_group(self.guarantee, self.guarantee.budgets) if is_certified else ()
-        return {**said, "by_budget": [asdict(group) for group in groups]}
+        return {**said, "by_budget": with_levels(groups, levels or {})}
 
 
 def is_federation(folder: RunFolder) -> bool:
     """Whether a run is one of a federation's analyzer."""
     return "receipts_key" in folder.config["choices"]
+
+
+def levels_of(folder: RunFolder, guarantee: Guarantee | None) -> dict[str, float]:
+    """The budgets of the levels that people who took part had chosen, as they were applied; none without levels.
+
+    A folder that does not say who was lowered by a cap (a federation's, an earlier version's) has levels as they are.
+    """
+    if guarantee is None or folder.schema is None:
+        return {}
+    chosen: Mapping[str, float] = folder.config["levels"] or dict(folder.schema.budget_levels)
+    present = set(guarantee.budgets.tolist())
+    return {name: float(budget) for name, budget in chosen.items() if budget in present}
 
 
 def facts_of(folder: RunFolder, certified: Certified) -> dict[str, Any]:
@@ -65,12 +78,15 @@ def facts_of(folder: RunFolder, certified: Certified) -> dict[str, Any]:
         "target_epsilon": config["basis"]["target"],
         "settings": dict(config["choices"]),
         "table": _table(folder) if reached is not None else None,
-        "certified": certified.as_dict(),
+        "certified": certified.as_dict(levels_of(folder, certified.guarantee)),
         "fingerprint": certified.fingerprint,
         "model": about,
         "files": files_of(folder.path),
         **_course(reached, certified.participants, is_federation(folder)),
     }
+    facts["accuracy_note"] = None
+    if facts["table"] is not None and facts["loss"] is not None and not facts["is_federation"]:
+        facts["accuracy_note"] = HELD_OUT
     facts["stopped"] = _stopped(facts)
     facts["rounds_within_target"] = _room(folder, reached, facts)
     return facts | {"command": _command(facts), "next": _next(facts)}

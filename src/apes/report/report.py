@@ -58,6 +58,8 @@ def _in_short(facts: dict[str, Any]) -> str:
     said += ends.get(facts["stopped"], "") if facts["state"] == "finished" else f", {facts['state']}"
     if facts["loss"] is not None:
         said += f"; {how_good(facts)}"
+    if facts["accuracy_note"] is not None:
+        said += f" ({facts['accuracy_note']})"
     certified = facts["certified"]
     if certified["epsilon"] is None:
         return f"{said}; nothing certified."
@@ -80,7 +82,9 @@ def _course(facts: dict[str, Any]) -> list[str]:
     ]
     if not any(drawn):
         return [paragraph("There was no test part to judge by." if facts["rounds"] else "Nothing was released yet.")]
-    return [_side_by_side(drawn), _by_round(facts)]
+    note = facts["accuracy_note"]
+    noted = [] if note is None else [paragraph(f"Accuracy and loss are {note}.")]
+    return [*noted, _side_by_side(drawn), _by_round(facts)]
 
 
 def _privacy(facts: dict[str, Any]) -> list[str]:
@@ -108,10 +112,10 @@ def _groups(facts: dict[str, Any]) -> str:
     """What is certified for people by their budgets, with a bar each."""
     groups = facts["certified"]["by_budget"]
     most = max([group["epsilon"] for group in groups] + [facts["target_epsilon"] or 0.0]) or 1.0
-    levels = {} if facts["table"] is None else facts["table"]["budget_levels"]
     rows = []
     for group in groups:
-        names = "".join(f" ({escaped(name)})" for name, budget in levels.items() if budget == group["budget"])
+        members = ", ".join(escaped(name) for name in group.get("levels", ()))
+        names = f" ({members})" if members else ""
         share = 100 * group["epsilon"] / most
         bar = f'<span class="bars"><span class="bar" style="width:{share:.1f}%"></span></span>'
         rows.append((f"{group['budget']:.4g}{names}", f"{group['users']:,}", upwards(group["epsilon"]), bar))

@@ -36,9 +36,13 @@ def is_of_run(path: Path, file: Path) -> bool:
 def configured(config: Any) -> dict[str, Any]:
     """What a run was started with, of its configuration; TypeError or KeyError if that is of another kind."""
     found = {name: config[name] for name in _CONFIGURED} | {name: config.get(name) for name in ("schema", "data_dir")}
+    # Of runs without levels, and of earlier versions, there are none.
+    found["levels"] = config.get("levels") or {}
     for name, kind in _CONFIGURED.items():
         if not isinstance(found[name], kind):
             raise TypeError(f"{name} is {found[name]!r}")
+    if not (isinstance(found["levels"], dict) and all(type(each) in (int, float) for each in found["levels"].values())):
+        raise TypeError(f"levels is {found['levels']!r}")
     if not isinstance(found["data_dir"], str | None):
         raise TypeError(f"data_dir is {found['data_dir']!r}")
     return found

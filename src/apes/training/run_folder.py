@@ -51,17 +51,19 @@ class RunFolder:
         data: str,
         schema: Schema | None = None,
         data_dir: Path | None = None,
+        levels: Mapping[str, float] | None = None,
     ) -> "RunFolder":
         """Start a folder for a new run; refuses one that already holds a run.
 
         ``choices`` is what is going to run, as plain values; ``basis`` what its guarantee will rest on. With the schema
         of a table, new rows can be encoded as those were that the model was trained on. ``data_dir`` is where the files
-        of a named set were.
+        of a named set were. ``levels`` are the budgets, as they are applied, of the levels that somebody chose.
         """
         check_new(path)
         versions = {"version": __version__, "python": sys.version.split()[0], "numpy": np.__version__}
         place = None if data_dir is None else str(data_dir.resolve())
         plan = {"choices": dict(choices), "basis": dict(basis), "data": data, "data_dir": place}
+        plan["levels"] = dict(levels or {})
         config = {**plan, "schema": None if schema is None else schema.as_dict(), **versions}
         _write_json(path / CONFIG, config)
         return cls(path, config)

@@ -87,7 +87,10 @@ class TrainingResult:
 
     @property
     def accuracy(self) -> float | None:
-        """Test accuracy of the final model, in [0, 1]; None without a test part, or without classes."""
+        """Test accuracy of the final model, in [0, 1]; None without a test part, or without classes.
+
+        No noise is added to it: the guarantee does not cover the people that it is measured on.
+        """
         return self.metrics[-1].accuracy
 
     @property
