@@ -102,3 +102,6 @@ def test_train_says_it_beside_the_accuracy(tmp_path):
     for bounds in (["age=0:120"], ["age=0:120,y=0:1", "--task", "regression"]):
         said = cli("train", "--data", tmp_path / "people.csv", *columns, *bounds, "--clip", 0.2, "--rounds", 1)
         assert HELD_OUT in " ".join(said.split())
+    words = [*columns, "age=0:120", "--clip", 0.2, "--rounds", 1, "--liars", 2]
+    said = cli("poison", "--data", tmp_path / "people.csv", *words)
+    assert HELD_OUT in " ".join(said.split())

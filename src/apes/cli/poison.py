@@ -12,6 +12,7 @@ from apes.audit.poisoning import Influence, PoisoningResult, poison
 from apes.checks import shown, within
 from apes.cli import display, shared
 from apes.cli.choices import make_choices
+from apes.cli.subjects import accuracy_note
 from apes.cli.training_task import task_of
 from apes.errors import ParameterError
 
@@ -46,8 +47,9 @@ def run_poison(
 
         how: dict[str, Any] = {"features": task.features, "threads": threads, "after_round": after_round}
         result = poison(task.model, task.people, task.plan, numbers, **how)
-    facts = facts_of(result) | {"seconds": time.perf_counter() - began}
-    shared.tell(facts, as_json, lambda: _print(result))
+    note = accuracy_note(task.people, result.loss)
+    facts = facts_of(result) | {"accuracy_note": note, "seconds": time.perf_counter() - began}
+    shared.tell(facts, as_json, lambda: _print(result, note))
 
 
 def _shares(text: str) -> list[tuple[float, bool]]:
@@ -98,7 +100,7 @@ def _influence(entry: Influence) -> dict[str, float]:
     return asdict(entry) | {"ratio": entry.ratio, "norm_ratio": entry.norm_ratio}
 
 
-def _print(result: PoisoningResult) -> None:
+def _print(result: PoisoningResult, note: str | None) -> None:
     """Print two tables, and what they are about."""
     terms = result.plan.terms
     what = f"{result.users:,} people, {terms.rounds:,} rounds, {terms.reports.levels} levels"
@@ -116,6 +118,8 @@ def _print(result: PoisoningResult) -> None:
         ratios = (f"{each.ratio:.3g} times", f"{each.norm_ratio:.3g} times")
         moves.add_row(f"{each.budget:.4g}", f"{each.people:,}", f"{each.liar:.2e}", f"{each.honest:.2e}", *ratios)
     display.answers.print(moves)
+    if note is not None:
+        display.answers.print(f"Accuracy and loss are {note}.", highlight=False)
     display.answers.print(f"The attack: {result.attack}. Another may do more harm: this is no bound.", highlight=False)
 
 

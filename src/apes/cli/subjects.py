@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from apes.accounting.words import counted
+from apes.accounting.words import HELD_OUT, counted
 from apes.checks import unused
 from apes.cli import display
 from apes.cli.shared import spelt_out
@@ -130,6 +130,11 @@ def levels_chosen(people: People | Partitions, applied: F64) -> dict[str, float]
         if theirs.size:
             chosen[name] = float(theirs[0])
     return chosen
+
+
+def accuracy_note(people: People | Partitions, loss: float | None) -> str | None:
+    """What is said beside accuracy and loss: something where people of a table judge; a named set's test part is public."""
+    return None if people.schema is None or loss is None else HELD_OUT
 
 
 def budgets_said(chosen: Simulation | OwnTable) -> str | None:

@@ -7,10 +7,9 @@ from typing import Any
 
 from apes.accounting.account import by_group, local_figures, with_levels
 from apes.accounting.planner import Goal, largest_cap
-from apes.accounting.words import HELD_OUT
 from apes.cli import display
 from apes.cli.choices import Choices
-from apes.cli.subjects import budgets_said, levels_chosen, of_table
+from apes.cli.subjects import accuracy_note, budgets_said, levels_chosen, of_table
 from apes.cli.training_task import Task
 from apes.report.facts import Certified
 from apes.report.report import write_report
@@ -59,8 +58,7 @@ def summary_of(
         "baseline": last.baseline,
         "beats_baseline": last.judged.beats_baseline,
         "test_rows": last.test_rows,
-        # Of people of one's own; a named set's test part is public.
-        "accuracy_note": None if task.people.schema is None or last.loss is None else HELD_OUT,
+        "accuracy_note": accuracy_note(task.people, last.loss),
         "accuracy_by_round": [entry.accuracy for entry in result.metrics],
         "loss_by_round": [entry.loss for entry in result.metrics],
         "model_sha256": result.model_sha256,
