@@ -14,7 +14,7 @@ GROUPS = [BudgetGroup(0.1, 5, 0.2, 0.1), BudgetGroup(0.469, 7, 0.5, 0.2)]
 
 
 def cli(*arguments):
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(argument) for argument in arguments])
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == 0, (done.output, done.exception)
     return done.stdout
 

@@ -133,7 +133,7 @@ def levels_chosen(people: People | Partitions, applied: F64) -> dict[str, float]
 
 
 def accuracy_note(people: People | Partitions, loss: float | None) -> str | None:
-    """What is said beside accuracy and loss: something where people of a table judge; a named set's test part is public."""
+    """What is said beside accuracy and loss where people of a table judge; a named set has a public test part."""
     return None if people.schema is None or loss is None else HELD_OUT
 
 
