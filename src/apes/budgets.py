@@ -15,6 +15,8 @@ from apes.mathematics.arrays import F64, I64
 
 MOST_USERS = 10**8
 """Users whose budgets are held at once: 800 MB."""
+PUBLIC_SEED = 1
+"""Who made-up people are, where nobody says otherwise: budgets, split, test part. No noise follows from it."""
 _Law = Callable[[np.random.Generator, int], F64]
 
 

@@ -169,7 +169,7 @@ class TestWhatWasSpentIsNoGuarantee:
     def test_whoever_stopped_a_settled_run_may_have_looked(self, tmp_path):
         """Of four planned rounds one took place: all four are certified."""
         exposure = replace(crowd(1.0, 60), round=1)
-        basis = basis_of(Accountant(0.01, expected_rounds=4), 4, [exposure.budgets_sha256] * 4)
+        basis = basis_of(Accountant(0.01, expected_rounds=4), 4, [exposure.budgets_sha256] * 4, is_seeded=False)
         folder = RunFolder.create(tmp_path / "run", {}, basis, data="")
         run = {"terms": "", "schedule": "", "people": "", "basis": json.dumps(basis)}
         (folder.path / "exposures.jsonl").write_text(json.dumps(exposure.as_dict() | {"run": run}) + "\n")

@@ -91,7 +91,7 @@ def test_train_writes_everything_and_prints_one_json_object(apes, tmp_path):
     assert (result["framework"], result["users"], result["dimensions"], result["data"]) == ("apes", 300, 7850, "digits")
     assert len(result["accuracy_by_round"]) == 4
     assert result["accuracy"] == result["accuracy_by_round"][-1] > 0.2
-    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    metrics = [json.loads(line) for line in (run / "private/metrics.jsonl").read_text().splitlines()]
     assert [entry["accuracy"] for entry in metrics] == result["accuracy_by_round"]
     exposures = [json.loads(line) for line in (run / "exposures.jsonl").read_text().splitlines()]
     assert [exposure["round"] for exposure in exposures] == [1, 2, 3, 4]
@@ -100,7 +100,7 @@ def test_train_writes_everything_and_prints_one_json_object(apes, tmp_path):
     assert kept.tolist() == np.sort(make_budgets("uniform2", 300, 3)).tolist()
     assert model(run).shape == (7850,)
     assert result["model_sha256"] == hashlib.sha256(model(run).astype("<f8").tobytes()).hexdigest()
-    assert (run / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert (run / "private/accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((run / "config.json").read_text())["choices"]["users"] == 300
     assert done.stderr.splitlines()[-1].startswith("training apes on ")
     assert ": round 4 of 4, accuracy " in done.stderr.splitlines()[-1]
@@ -116,20 +116,27 @@ def test_out_that_holds_a_run_is_left_alone(apes_here, finished, tmp_path):
     assert contents(tmp_path / "run") == before
 
 
+def charged(run):
+    lines = [json.loads(line) for line in (run / "exposures.jsonl").read_text().splitlines()]
+    assert {line["run"].pop("name") for line in lines if line["run"]}
+    return lines
+
+
 @pytest.mark.process
 def test_killed_run_resumes_to_the_same_model(apes, finished, tmp_path):
     command = [sys.executable, "-c", KILLED_AFTER_ROUND_3, *TRAIN, "--out", "killed"]
     killed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert len((tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()) == 3
+    assert len((tmp_path / "killed" / "private/metrics.jsonl").read_text().splitlines()) == 3
     assert not (tmp_path / "killed" / "model.npz").exists()
     resumed = apes("train", "--resume", "killed", "--json")
     assert resumed.returncode == 0, resumed.stderr
     assert np.array_equal(model(tmp_path / "killed"), model(finished))
     assert len(json.loads(resumed.stdout)["accuracy_by_round"]) == 4
-    # What was spent is told from either folder alike, with whose budgets.
-    for name in ("exposures.jsonl", f"budgets/{next((finished / 'budgets').iterdir()).name}"):
-        assert (tmp_path / "killed" / name).read_bytes() == (finished / name).read_bytes()
+    # What was spent is told from either folder alike, with whose budgets; each run has a name of its own.
+    assert charged(tmp_path / "killed") == charged(finished)
+    name = f"budgets/{next((finished / 'budgets').iterdir()).name}"
+    assert (tmp_path / "killed" / name).read_bytes() == (finished / name).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -202,10 +209,12 @@ def test_checkpoint_of_another_plan_is_refused(apes_here, finished, tmp_path):
     contradicting = apes_here("train", "--resume", "one", "--clip", "0.2")
     assert contradicting.exit_code == 2
     assert "clip must be 0.1 to resume this run, got 0.2" in contradicting.stderr
-    (tmp_path / "one" / "checkpoint.npz").write_bytes((tmp_path / "two" / "checkpoint.npz").read_bytes())
+    (tmp_path / "one" / "private/checkpoint.npz").write_bytes(
+        (tmp_path / "two" / "private/checkpoint.npz").read_bytes()
+    )
     mixed = apes_here("train", "--resume", "one")
     assert mixed.exit_code == 2
-    assert "resume must be of the same terms as this run" in mixed.stderr
+    assert "choices.json and checkpoint.npz are not of the same run" in mixed.stderr
     shutil.rmtree(tmp_path / "one" / "budgets")
     unknown = apes_here("train", "--resume", "one")
     assert (unknown.exit_code, "so what was spent is not known" in unknown.stderr) == (2, True)
@@ -215,7 +224,7 @@ def test_checkpoint_of_another_plan_is_refused(apes_here, finished, tmp_path):
 @pytest.mark.service
 def test_damaged_checkpoint_and_missing_run(apes_here, finished, tmp_path):
     shutil.copytree(finished, tmp_path / "run")
-    file = tmp_path / "run" / "checkpoint.npz"
+    file = tmp_path / "run" / "private/checkpoint.npz"
     file.write_bytes(file.read_bytes()[:1000])
     damaged = apes_here("train", "--resume", "run")
     assert (damaged.exit_code, "is damaged" in damaged.stderr) == (2, True)
@@ -276,9 +285,17 @@ def test_full_disk_keeps_the_last_checkpoint(apes, tmp_path):
     done = apes(*TRAIN, "--out", "run", preexec_fn=_no_large_files)
     assert done.returncode == 2
     assert "apes: " in done.stderr.splitlines()[-1]
-    left = {file.name for file in contents(tmp_path / "run") if file.parent.name == "run"}
+    left = {file.name for file in contents(tmp_path / "run") if file.parent.name in ("run", "private")}
     # The configuration, and what the round was charged for; no checkpoint, nothing half-written.
-    assert left == {"config.json", "exposures.jsonl"}
+    assert left == {
+        "config.json",
+        "exposures.jsonl",
+        "README.txt",
+        "choices.json",
+        "identity.json",
+        "digest.key",
+        "run.lock",
+    }
 
 
 def _no_large_files():

@@ -146,7 +146,7 @@ def test_numbers_and_null_in_a_plan_file(here):
 def test_another_test_part_is_not_gone_on_with(here):
     run = here / "run"
     said(train(*COLUMN, *FIXED, "--out", run))
-    told = json.loads((run / "summary.json").read_text())["table"]
+    told = json.loads((run / "private/summary.json").read_text())["table"]
     assert told["test_users"] > 0
     assert said(apes("train", "--resume", "run", "--json"))["table"] == told
     seen = set()
@@ -197,7 +197,7 @@ def test_predictions_replace_nothing_of_the_run(run, here):
     assert (here / "pipe").is_fifo()
 
 
-@pytest.mark.parametrize("name", ["model.npz", "summary.json", "metrics.jsonl", "account.png"])
+@pytest.mark.parametrize("name", ["model.npz", "certificate.json", "private", "account.png"])
 def test_a_run_replaces_nothing(name, here):
     (here / "mine").mkdir()
     (here / "mine" / name).write_text("mine")

@@ -140,11 +140,11 @@ def test_bounds_from_data_are_said_wherever_the_guarantee_is(here, monkeypatch):
     result = said(apes(*made, "--out", "run", "--json"))
     words = "bounds of dose were made from the data, and what they tell about people is not covered"
     assert result["certified"]["caveats"] == [words]
-    assert json.loads((here / "run" / "summary.json").read_text())["certified"]["caveats"] == [words]
+    assert json.loads((here / "run" / "private/summary.json").read_text())["certified"]["caveats"] == [words]
     assert said(apes("show", "run", "--json"))["certified"]["caveats"] == [words]
     assert said(apes("account", "--run", "run", "--json"))["certified"]["caveats"] == [words]
     assert RunFolder.open(here / "run").model()[1]["caveats"] == [words]
-    assert words in (here / "run" / "report.html").read_text()
+    assert words in (here / "run" / "private/report.html").read_text()
     for command in (["show", "run"], ["account", "--run", "run"], made):
         assert words in " ".join(apes(*command).stdout.split())
     # The command that makes such a run says it as well; and it is gone on with.
@@ -241,7 +241,7 @@ def test_real_valued_labels(here):
     found = [float(row["prediction"]) for row in predictions(here / "p.csv")]
     assert (told["lowest"], told["highest"]) == (min(found), max(found))
     assert np.corrcoef(found, [float(row[3]) for row in rows])[0, 1] > 0.9
-    assert (here / "run" / "accuracy.png").exists()
+    assert (here / "run" / "private/accuracy.png").exists()
 
 
 @pytest.mark.service
@@ -256,12 +256,12 @@ def test_a_model_that_is_no_better_than_a_guess_is_said_to_be_so_first(here, mon
     assert "column dose is clipped: it lies outside its bounds in 100 % of the rows" in done.stderr
     shown = apes("show", "run").stdout
     assert shown.startswith(words)
-    page = (here / "run" / "report.html").read_text()
+    page = (here / "run" / "private/report.html").read_text()
     assert page.index(words) < page.index("certified epsilon")
-    result = json.loads((here / "run" / "summary.json").read_text())
+    result = json.loads((here / "run" / "private/summary.json").read_text())
     assert result["beats_baseline"] is False
     # Of the rows that judge, as their own file says them.
-    judged = json.loads((here / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    judged = json.loads((here / "run" / "private/metrics.jsonl").read_text().splitlines()[-1])
     assert judged["baseline"] == result["baseline"]
     assert judged["test_rows"] == result["test_rows"] < len(people())
 
@@ -273,8 +273,8 @@ def test_nobody_to_judge(here):
     assert (result["baseline"], result["beats_baseline"]) == (None, None)
     words = "No test part: how good the model is is not known."
     assert apes("show", "run").stdout.startswith(words)
-    assert words in (here / "run" / "report.html").read_text()
-    assert not (here / "run" / "accuracy.png").exists()
+    assert words in (here / "run" / "private/report.html").read_text()
+    assert not (here / "run" / "private/accuracy.png").exists()
 
 
 @pytest.mark.service

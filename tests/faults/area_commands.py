@@ -430,8 +430,8 @@ FAULTS = (
         name="a-report-says-strong-protection-for-a-large-epsilon",
         consequence="The report of a run praises what one round cost, where all rounds protect nobody.",
         file="src/apes/report/words.py",
-        before="""f"That is {meaning(certified['epsilon'], certified['delta'])}.\"""",
-        after="""f"That is {meaning(certified['epsilon'] / 10, certified['delta'])}.\"""",
+        before="""f"That is {meaning(certified['epsilon'], certified['delta'])}.{_condition(certified)}\"""",
+        after="""f"That is {meaning(certified['epsilon'] / 10, certified['delta'])}.{_condition(certified)}\"""",
         caught_by=("tests/report/test_report.py::test_what_is_guaranteed_is_said_and_not_what_was_spent",),
     ),
     Fault(

@@ -116,8 +116,11 @@ FAULTS = (
         name="federation-checkpoint-not-whole",
         consequence="Killed while it saves, the analyzer has half a checkpoint, and the run is lost.",
         file="src/apes/training/run_folder.py",
-        before="        write_whole(self.path / CHECKPOINT, lambda file: np.savez(file, header",
-        after="        (lambda write: write(self.path / CHECKPOINT))(lambda file: np.savez(file, header",
+        before='        write_arrays(self.place(CHECKPOINT), {"header": text, **vars(progress.state)}, OWNERS_FILE)\n',
+        after=(
+            '        with self.place(CHECKPOINT).open("wb") as file:\n'
+            "            np.savez(file, header=text, **vars(progress.state))\n"
+        ),
         caught_by=(f"{_HERE}test_local_federation.py",),
         level="service",
     ),

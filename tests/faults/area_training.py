@@ -24,7 +24,7 @@ TRAINING = (
     Fault(
         name="kept-budgets-with-pickles",
         consequence="A run's budgets can run code when they are read.",
-        file="src/apes/training/kept_budgets.py",
+        file="src/apes/storage/arrays.py",
         before="np.lib.format.read_array(file, allow_pickle=False)",
         after="np.lib.format.read_array(file, allow_pickle=True)",
         caught_by=("tests/training/test_run_folder.py::test_budgets_that_were_kept_run_no_code",),
@@ -62,6 +62,86 @@ TRAINING = (
         before='if kind == "file" and of_table:',
         after='if kind == "file" and of_table and self.rounds == 0:',
         caught_by=("tests/terms/test_plan.py::test_targets_of_a_file_are_not_for_people_of_a_table",),
+    ),
+    Fault(
+        name="noise-under-a-seed-that-everybody-knows",
+        consequence="Whoever has the program draws the same noise, and takes it from what was released.",
+        file="src/apes/training/keys.py",
+        before="    return StreamKey.from_system() if seed is None else StreamKey.from_seed(seed)\n",
+        after="    return StreamKey.from_seed(1 if seed is None else seed)\n",
+        caught_by=("tests/training/test_secret_noise.py",),
+    ),
+    Fault(
+        name="a-guarantee-under-a-seed-does-not-say-so",
+        consequence="A figure that holds only while a seed is secret is read as one that holds.",
+        file="src/apes/training/run.py",
+        before="        return replace(self._accountant.guarantee, is_seeded=self._is_seeded)\n",
+        after="        return self._accountant.guarantee\n",
+        caught_by=("tests/training/test_secret_noise.py",),
+    ),
+    Fault(
+        name="digests-of-people-without-a-key",
+        consequence="Whoever knows everybody else's rows tries somebody's against the digest.",
+        file="src/apes/training/train.py",
+        before="keys.digest(people.digest), **bound)\n",
+        after="people.digest, **bound)\n",
+        caught_by=("tests/training/test_run_keys.py",),
+    ),
+    Fault(
+        name="the-log-tells-a-digest-of-people",
+        consequence="What may be shown of a run depends on people's data as it is.",
+        file="src/apes/training/run.py",
+        before='in ("terms", "schedule", "basis", "schema", "name")}\n',
+        after='in ("terms", "schedule", "basis", "schema", "name", "people")}\n',
+        caught_by=("tests/training/test_shown.py",),
+    ),
+    Fault(
+        name="the-key-of-a-run-outlives-it",
+        consequence="Whoever finds the folder of a run that is over takes the noise from its model.",
+        file="src/apes/training/run_folder.py",
+        before="        destroy_run_key(self.path)\n",
+        after="",
+        caught_by=("tests/training/test_run_keys.py",),
+    ),
+    Fault(
+        name="an-altered-key-is-gone-on-with",
+        consequence="Rounds take place under a key that somebody else put there, or half of one.",
+        file="src/apes/training/run_folder.py",
+        before='        if keys.check != self._header()["key"]:\n',
+        after="        if keys.check is None:\n",
+        caught_by=("tests/training/test_run_keys.py",),
+    ),
+    Fault(
+        name="a-model-of-other-weights-keeps-its-certificate",
+        consequence="Weights that nobody trained are shown and predicted with under a run's guarantee.",
+        file="src/apes/training/run_folder.py",
+        before='            if said.get("model_sha256") != digest_of_weights(weights):\n',
+        after='            if "model_sha256" not in said:\n',
+        caught_by=("tests/training/test_hostile_folder.py",),
+    ),
+    Fault(
+        name="an-archive-is-unpacked-whatever-its-size",
+        consequence="A file of a megabyte takes gigabytes of memory before it is refused.",
+        file="src/apes/storage/arrays.py",
+        before="    if unpacked > most:\n",
+        after="    if unpacked < 0:\n",
+        caught_by=("tests/training/test_hostile_folder.py",),
+    ),
+    Fault(
+        name="a-pipe-is-waited-for",
+        consequence="Somebody who puts a pipe in a file's place keeps whoever looks at the run waiting for ever.",
+        file="src/apes/storage/files.py",
+        before='_NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)\n',
+        after='_NO_WAITING = getattr(os, "O_CLOEXEC", 0)\n',
+        caught_by=("tests/training/test_hostile_folder.py",),
+    ),
+    Fault(
+        name="two-processes-work-on-a-run",
+        consequence="Both write its folder, and one of them is told to start again in a new one.",
+        file="src/apes/storage/locks.py",
+        before="        fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))\n",
+        after="        fcntl.flock(held, fcntl.LOCK_SH | (0 if wait else fcntl.LOCK_NB))\n",
+        caught_by=("tests/training/test_hostile_folder.py",),
     ),
     Fault(
         name="train-goes-on-past-its-target",
@@ -146,16 +226,16 @@ TRAINING = (
         name="resume-accepts-other-people",
         consequence="A run is gone on with on other data or under other budgets, and certified as one.",
         file="src/apes/training/run.py",
-        before='        for name in ("people", "test", "schedule", "terms", "schema", "basis"):\n',
-        after='        for name in ("test", "schedule", "terms", "schema", "basis"):\n',
+        before='        for name in ("people", "test", "seed", "schedule", "terms", "schema", "basis", "name"):\n',
+        after='        for name in ("test", "seed", "schedule", "terms", "schema", "basis", "name"):\n',
         caught_by=("tests/training/test_gate.py",),
     ),
     Fault(
         name="resume-accepts-another-test-part",
         consequence="A run is gone on with whose accuracy is measured on other examples than before.",
         file="src/apes/training/run.py",
-        before='        for name in ("people", "test", "schedule", "terms", "schema", "basis"):\n',
-        after='        for name in ("people", "schedule", "terms", "schema", "basis"):\n',
+        before='        for name in ("people", "test", "seed", "schedule", "terms", "schema", "basis", "name"):\n',
+        after='        for name in ("people", "seed", "schedule", "terms", "schema", "basis", "name"):\n',
         caught_by=("tests/training/test_run.py",),
     ),
     Fault(
@@ -186,8 +266,8 @@ TRAINING = (
         name="a-batch-is-counted-twice",
         consequence="A batch is learned from twice, and charged for once.",
         file="src/apes/training/run.py",
-        before="(*done.exposures, exposure))\n        self._charged = None\n",
-        after="(*done.exposures, exposure))\n",
+        before="metrics=known, exposures=charged)\n        self._charged = None\n",
+        after="metrics=known, exposures=charged)\n",
         caught_by=("tests/training/test_run.py",),
     ),
     Fault(
@@ -269,12 +349,9 @@ TRAINING = (
         name="checkpoint-is-not-written-whole",
         consequence="A crash while a checkpoint is written leaves neither the old nor the new one.",
         file="src/apes/training/run_folder.py",
-        before=(
-            "        write_whole(self.path / CHECKPOINT,"
-            " lambda file: np.savez(file, header=text, **vars(progress.state)))\n"
-        ),
+        before='        write_arrays(self.place(CHECKPOINT), {"header": text, **vars(progress.state)}, OWNERS_FILE)\n',
         after=(
-            '        with (self.path / CHECKPOINT).open("wb") as file:\n'
+            '        with self.place(CHECKPOINT).open("wb") as file:\n'
             "            np.savez(file, header=text, **vars(progress.state))\n"
         ),
         caught_by=("tests/training/test_run_folder.py",),
@@ -284,16 +361,14 @@ TRAINING = (
         consequence="After a crash the log, from which a run is certified, lacks a round that was released.",
         file="src/apes/training/run_folder.py",
         before=(
-            '        self._grow_log([{"run": header["identity"], **line} for line in exposures])\n'
+            '        self._grow_log([{"run": self._named(progress.identity), **line} for line in exposures])\n'
             "        text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)\n"
-            "        write_whole(self.path / CHECKPOINT,"
-            " lambda file: np.savez(file, header=text, **vars(progress.state)))\n"
+            '        write_arrays(self.place(CHECKPOINT), {"header": text, **vars(progress.state)}, OWNERS_FILE)\n'
         ),
         after=(
             "        text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)\n"
-            "        write_whole(self.path / CHECKPOINT,"
-            " lambda file: np.savez(file, header=text, **vars(progress.state)))\n"
-            '        self._grow_log([{"run": header["identity"], **line} for line in exposures])\n'
+            '        write_arrays(self.place(CHECKPOINT), {"header": text, **vars(progress.state)}, OWNERS_FILE)\n'
+            '        self._grow_log([{"run": self._named(progress.identity), **line} for line in exposures])\n'
         ),
         caught_by=("tests/training/test_run_folder.py",),
     ),
@@ -309,8 +384,8 @@ TRAINING = (
         name="rounds-without-a-checkpoint-are-released-again",
         consequence="A run whose checkpoint is gone begins again, and its rounds are released a second time.",
         file="src/apes/training/run_folder.py",
-        before="        if reached is None and (len(self._lines(EXPOSURES)) > 1 or (self.path / METRICS).exists()):\n",
-        after="        if reached is None and len(self._lines(EXPOSURES)) > 1 and (self.path / METRICS).exists():\n",
+        before="not self.is_copy and (len(self._lines(EXPOSURES)) > 1 or self._has(METRICS)):\n",
+        after="not self.is_copy and len(self._lines(EXPOSURES)) > 1 and self._has(METRICS):\n",
         caught_by=("tests/training/test_run_folder.py",),
     ),
     Fault(
@@ -927,9 +1002,9 @@ STORAGE = (
         name="arrays-that-run-code",
         consequence="A stranger's archive of arrays runs what is in it.",
         file="src/apes/storage/arrays.py",
-        before='        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:\n'
+        before="        with open_regular(path) as file, np.load(file, allow_pickle=False) as stored:\n"
         "            return {name: stored[name] for name in stored.files}\n",
-        after='        with path.open("rb") as file, np.load(file, allow_pickle=True) as stored:\n'
+        after="        with open_regular(path) as file, np.load(file, allow_pickle=True) as stored:\n"
         "            return {name: stored[name] for name in stored.files}\n",
         caught_by=("tests/data/test_table.py",),
     ),

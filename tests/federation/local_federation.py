@@ -64,7 +64,7 @@ ROUND = (
     "the metrics are written",
 )
 BEGINNING = ("the configuration is written", "the roster is asked for", "the roster is kept", "the budgets are kept")
-END = ("the model is written", "the report is written", "the summary is written")
+END = ("the model is written", "the certificate is written", "the report is written", "the summary is written")
 STEPS = (*ROUND, *END)
 POINTS = tuple(f"{when} {step}" for step in STEPS for when in ("before", "after"))
 _FILES = {
@@ -76,6 +76,7 @@ _FILES = {
     "checkpoint.npz": "the checkpoint is saved",
     "metrics.jsonl": "the metrics are written",
     "model.npz": "the model is written",
+    "certificate.json": "the certificate is written",
     "report.html": "the report is written",
     "summary.json": "the summary is written",
     ".npy": "the budgets are kept",
@@ -263,7 +264,7 @@ class LocalFederation:
 
     def finished(self):
         """What is to be seen of it afterwards, for `trials`."""
-        summary = json.loads((self.layout.analyzer / "run" / "summary.json").read_text())
+        summary = json.loads((self.layout.analyzer / "run" / "private/summary.json").read_text())
         return looked_at(self.layout.folder, summary)
 
     def model(self):

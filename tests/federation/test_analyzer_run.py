@@ -76,7 +76,7 @@ def test_the_guarantee_is_the_limit(open_run):
     assert not any(run.begin_round() for _ in range(2))
     assert run.is_done
     run.finish()
-    certified = json.loads((run.folder / "summary.json").read_text())["certified"]
+    certified = json.loads((run.folder / "private/summary.json").read_text())["certified"]
     limit = run.terms.limit
     assert (certified["epsilon"], certified["road"]) == (limit.epsilon(1e-3), "adaptive")
     assert certified["mu"] == limit.mu_squared**0.5
@@ -96,7 +96,7 @@ def test_the_worst_cohort_in_every_round_is_within_the_limit(open_run):
     while not run.is_done:
         assert not run.begin_round()
     run.finish()
-    certified = json.loads((run.folder / "summary.json").read_text())["certified"]
+    certified = json.loads((run.folder / "private/summary.json").read_text())["certified"]
     assert certified["epsilon_by_round"][-1] == pytest.approx(certified["epsilon"], rel=1e-3)
 
 
@@ -230,7 +230,7 @@ def test_a_run_charged_for_less_than_its_receipts_say_is_refused(run):
 
 
 def test_the_summary_is_what_the_receipts_prove(run):
-    summary = json.loads((run.folder / "summary.json").read_text())
+    summary = json.loads((run.folder / "private/summary.json").read_text())
     assert summary["participants_by_round"] == [len(users) for users in USERS]
     told = json.loads(accounted(run, "--json").stdout)
     assert told["fingerprint"] == read_invitation(invitation_of(run))[0].fingerprint
@@ -291,7 +291,7 @@ def lines_of(file):
 
 def rewritten(run, change, **basis):
     """Everything that is not signed says something smaller, and agrees with itself; nothing else is left to compare."""
-    for name in ("checkpoint.npz", "metrics.jsonl", "summary.json"):
+    for name in ("private/checkpoint.npz", "private/metrics.jsonl", "private/summary.json"):
         (run.folder / name).unlink(missing_ok=True)
     config = json.loads((run.folder / "config.json").read_text())
     config["basis"] |= basis

@@ -86,14 +86,14 @@ def test_a_disk_that_takes_no_checkpoint_ends_the_run_and_keeps_the_last_one(tri
     next_round(trial)
     with mid_round(trial) as lost:
         folder = trial.layout.analyzer / "run"
-        kept = (folder / "checkpoint.npz").read_bytes()
+        kept = (folder / "private/checkpoint.npz").read_bytes()
         before = trial.metrics()
         # Enough for a batch of reports, too little for the checkpoint: the round is released, and not kept.
         resource.prlimit(analyzer_pid(trial), resource.RLIMIT_FSIZE, (len(kept) * 3 // 4,) * 2)
     with pytest.raises(FederationError, match=r"run cannot be written, so round \d+ does not count yet: .*too large"):
         trial.watch(run, lambda entry: None)
     assert trial.metrics() == before
-    assert (folder / "checkpoint.npz").read_bytes() == kept
+    assert (folder / "private/checkpoint.npz").read_bytes() == kept
     assert not list(folder.glob(".checkpoint*"))
     released, asked = releases(trial)[lost][0], times_asked(trial, lost)
     go_on(trial)
@@ -346,7 +346,7 @@ def next_round(trial):
 
 def wait_for_rounds(trial, count):
     """Wait until so many rounds are over and written down whole; return their metrics."""
-    events = trial.layout.analyzer / "run" / "metrics.jsonl"
+    events = trial.layout.analyzer / "run" / "private/metrics.jsonl"
     wait(f"round {count}", lambda: events.exists() and len(events.read_text().splitlines()) >= count)
     return trial.metrics()[:count]
 

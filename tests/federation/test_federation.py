@@ -104,7 +104,7 @@ def carry(source, target):
 
 def rounds_over(layout):
     """How many rounds the analyzer has written down."""
-    metrics = layout.analyzer / "run" / "metrics.jsonl"
+    metrics = layout.analyzer / "run" / "private/metrics.jsonl"
     return len(metrics.read_text().splitlines()) if metrics.exists() else 0
 
 

@@ -88,14 +88,14 @@ def check_books(federation):
     assert Counter(number for number, _ in counted) == dict.fromkeys(range(1, ROUNDS + 1), USERS)
     kept = [line + "\n" for line in (release.receipt.line() for release in releases)]
     assert (run / "receipts.jsonl").read_text() == "".join(kept)
-    for name in ("exposures.jsonl", "metrics.jsonl"):
+    for name in ("exposures.jsonl", "private/metrics.jsonl"):
         assert [json.loads(line)["round"] for line in (run / name).read_text().splitlines()] == [1, 2], name
     for vault in federation.vaults:
         assert vault.rows("select round from answers order by round") == [(1,), (2,)]
         assert vault.rows("select sum(rounds) from spent") == [(ROUNDS,)]
-    summary = json.loads((run / "summary.json").read_text())
+    summary = json.loads((run / "private/summary.json").read_text())
     assert summary["participants_by_round"] == [USERS] * ROUNDS
-    assert f"{USERS} people in every round" in (run / "report.html").read_text()
+    assert f"{USERS} people in every round" in (run / "private/report.html").read_text()
     # Sealed reports were not to be kept, whichever attempt they are of.
     assert list((run / "rounds").iterdir()) == []
 
@@ -210,7 +210,7 @@ def test_five_attempts_are_enough(federation, monkeypatch):
     del federation.grid.nodes[103]
     with pytest.raises(ProtocolError, match="round 1 found too few reports 5 times; see the shuffler's log"):
         federation.train()
-    assert not (federation.layout.analyzer / "run" / "metrics.jsonl").exists()
+    assert not (federation.layout.analyzer / "run" / "private/metrics.jsonl").exists()
 
 
 def test_vaults_that_refuse_for_good_are_not_asked_again(federation):
@@ -246,7 +246,7 @@ def test_a_summary_says_what_the_receipts_prove_and_not_what_was_charged(federat
     with pytest.raises(DataError, match="round 1 was charged otherwise than its receipt says"):
         federation.train()
     assert len(charged) == ROUNDS
-    assert not (federation.layout.analyzer / "run" / "summary.json").exists()
+    assert not (federation.layout.analyzer / "run" / "private/summary.json").exists()
 
 
 def test_two_receipts_of_a_round_are_refused(undisturbed):
@@ -276,7 +276,7 @@ def test_a_device_that_dies_is_not_counted_and_the_certificate_says_so(tmp_path)
         # The one with the smallest budget: without another, the others' largest budget might go.
         federation.grid.nodes[101] = dies_in_the_second
         federation.train()
-    summary = json.loads((federation.layout.analyzer / "run" / "summary.json").read_text())
+    summary = json.loads((federation.layout.analyzer / "run" / "private/summary.json").read_text())
     assert summary["participants_by_round"] == [3, 2, 3]
     assert federation.vaults[0].rows("select round from answers order by round") == [(1,), (3,)]
     assert federation.vaults[0].rows("select sum(rounds) from spent") == [(2,)]

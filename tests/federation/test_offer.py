@@ -293,7 +293,7 @@ def test_train_and_account_call_an_epsilon_what_it_is(tmp_path):
     assert code == 0, errors
     words = "this protects nobody; aim for 1 to 3"
     assert words in " ".join(output.split())
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["certified"]["meaning"] == words
+    assert json.loads((tmp_path / "run" / "private/summary.json").read_text())["certified"]["meaning"] == words
     code, output, _ = apes("account", "--run", tmp_path / "run")
     assert code == 0
     assert words in output

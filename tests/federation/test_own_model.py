@@ -104,7 +104,7 @@ def trained(invited, refused):
 
 
 def test_a_server_that_names_another_model_gets_nothing(invited, refused):
-    assert not (invited.analyzer / "other" / "metrics.jsonl").exists()
+    assert not (invited.analyzer / "other" / "private/metrics.jsonl").exists()
     assert {account.rounds for account in refused.accounts} == {0}
     assert len(refused.accounts) == USERS
 

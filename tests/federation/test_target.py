@@ -55,9 +55,9 @@ def test_a_target_below_the_first_round(figures, tmp_path):
     assert answered(federation) == DEVICES * [[1]]
     run = federation.layout.analyzer / "run"
     assert not (run / "model.npz").exists()
-    assert not (run / "checkpoint.npz").exists()
+    assert not (run / "private/checkpoint.npz").exists()
     assert not list((run / "rounds").iterdir())
-    assert json.loads((run / "summary.json").read_text())["rounds"] == 0
+    assert json.loads((run / "private/summary.json").read_text())["rounds"] == 0
     # It is over, and said so without starting anything.
     assert not federation.layout.processes.exists()
 

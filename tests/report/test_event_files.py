@@ -75,12 +75,12 @@ def test_train_writes_them_if_asked(tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
     done = cli(*options, "--target-epsilon", "9", "--out", tmp_path / "run", "--log", "tensorboard", "--json")
     assert done.exit_code == 0, done.output
-    summary, found = json.loads(done.stdout), read(tmp_path / "run" / "tensorboard")
+    summary, found = json.loads(done.stdout), read(tmp_path / "run" / "private/tensorboard")
     assert [value for _, value in found["test/accuracy"]] == pytest.approx(summary["accuracy_by_round"])
     assert [value for _, value in found["privacy/epsilon"]] == pytest.approx(summary["certified"]["epsilon_by_round"])
     done = cli("train", "--resume", tmp_path / "run", "--rounds", "3", "--log", "tensorboard")
     assert done.exit_code == 0, done.output
-    assert [step for step, _ in read(tmp_path / "run" / "tensorboard")["test/loss"]] == [1, 2, 3]
+    assert [step for step, _ in read(tmp_path / "run" / "private/tensorboard")["test/loss"]] == [1, 2, 3]
 
 
 def test_without_the_library_it_is_said(tmp_path, monkeypatch):

@@ -57,7 +57,7 @@ class TestOfARun:
         for facts in (summary, shown, certified):
             named = [(group["budget"], group["levels"]) for group in facts["certified"]["by_budget"]]
             assert named == [(0.1, ["low"]), (0.469, ["usual", "open"])]
-        page = (run / "report.html").read_text()
+        page = (run / "private/report.html").read_text()
         assert "0.469 (usual, open)" in page
         assert "0.1 (low)" in page
         for words in (("show", run), ("account", "--run", run)):
@@ -82,14 +82,14 @@ class TestOfARun:
         assert json.loads(cli("show", run, "--json"))["accuracy_note"] == HELD_OUT
         assert f"{100 * summary['accuracy']:.2f} %" in cli("show", run)
         assert HELD_OUT in " ".join(cli("show", run).split())
-        page = (run / "report.html").read_text()
+        page = (run / "private/report.html").read_text()
         assert page.count(HELD_OUT) == 2
 
     def test_of_a_public_test_part_nothing_is_said(self, tmp_path):
         words = ["--users", 40, "--rounds", 1, "--preset", "paper", "--out", tmp_path / "run"]
         assert json.loads(cli("train", *words, "--json"))["accuracy_note"] is None
         assert json.loads(cli("show", tmp_path / "run", "--json"))["accuracy_note"] is None
-        assert HELD_OUT not in (tmp_path / "run" / "report.html").read_text()
+        assert HELD_OUT not in (tmp_path / "run" / "private/report.html").read_text()
 
 
 @pytest.mark.service

@@ -17,7 +17,6 @@ from apes.report.report import page_of
 from apes.report.words import citation, guaranteed
 from apes.storage import files
 from apes.storage.documents import escaped
-from apes.training.model_file import write_model
 from apes.training.run_folder import RunFolder
 
 EVIL = "<script>alert(1)</script>\"&'"
@@ -110,14 +109,14 @@ def run(table, tmp_path):
 
 
 def test_the_page_of_a_strangers_table(table):
-    page = check((table / "report.html").read_text())
+    page = check((table / "private/report.html").read_text())
     for words in ("<script>alert(1)</script>", "<b>yes</b>", "[red]no[/]", "<i>bold", "<img src=x>.csv"):
         assert words in page.text
     for words in ("How it went", "Privacy", "Who took part", "Settings", "The model", "What can be done next"):
         assert words in page.text
     # Also where it names the budget of a group.
     assert "(<u>shy)" in page.text
-    people = json.loads((table / "summary.json").read_text())["users"]
+    people = json.loads((table / "private/summary.json").read_text())["users"]
     assert f"{people} people in every round." in page.text
     assert f"apes predict {table} TABLE" in page.text
     assert "Echo of Neighbors" in page.text
@@ -125,15 +124,15 @@ def test_the_page_of_a_strangers_table(table):
 
 
 def test_figures_are_those_of_the_log_and_not_of_a_summary(run):
-    summary = json.loads((run / "summary.json").read_text())
+    summary = json.loads((run / "private/summary.json").read_text())
     true = summary["certified"]["epsilon"]
     summary["certified"]["epsilon"] = 0.001
     summary["accuracy"] = 1.0
-    (run / "summary.json").write_text(json.dumps(summary))
+    (run / "private/summary.json").write_text(json.dumps(summary))
     shown = cli("show", run, "--html", "--json")
     assert shown["certified"]["epsilon"] == true
     assert shown["accuracy"] == summary["accuracy_by_round"][-1]
-    page = check((run / "report.html").read_text())
+    page = check((run / "private/report.html").read_text())
     assert f"{true:.4g}" in page.text
     assert "0.001 at" not in page.text
 
@@ -161,7 +160,7 @@ def test_what_show_says(table):
     assert facts["model"]["features"] == facts["table"]["features"]
     assert facts["model"]["classes"] == facts["table"]["classes"]
     assert facts["model"]["schema_sha256"] == facts["table"]["schema_sha256"]
-    assert {"report.html", "model.npz", "config.json"} <= set(facts["files"])
+    assert {"private/report.html", "model.npz", "config.json"} <= set(facts["files"])
     assert facts["stopped"] == "rounds"
 
 
@@ -176,13 +175,18 @@ def test_a_model_of_an_earlier_round_is_no_finished_run(run):
     folder = RunFolder.open(run)
     assert facts_of(folder, Certified(None))["state"] == "finished"
     weights, about = folder.model()
-    write_model(run / "model.npz", weights, about | {"rounds": about["rounds"] - 1})
+    folder.keep_model(weights, about | {"rounds": about["rounds"] - 1})
     assert facts_of(folder, Certified(None))["state"] == "unfinished"
 
 
-def test_a_name_that_would_move_the_cursor(run):
-    edit_json(run / "config.json", data="own table: \x1b[31mred\x1b[2J[bold]x.csv")
-    text = cli("show", run).stdout
+def test_a_name_that_would_move_the_cursor(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "\x1b[31mred\x1b[2J[bold]x.csv"
+    rows = [f"p{number},{number % 7},{'yes' if number % 7 > 3 else 'no'}" for number in range(40)]
+    (tmp_path / name).write_text("who,x,sick\n" + "\n".join(rows) + "\n")
+    columns = ("--user-column", "who", "--label-column", "sick", "--bounds", "x=0:7", "--budgets", "constant:1")
+    cli("train", "--data", name, *columns, "--rounds", 1, "--out", "run")
+    text = cli("show", "run").stdout
     assert "\x1b" not in text
     assert "[31mred" in text
 
@@ -201,8 +205,8 @@ DAMAGE = {
     "model of another": lambda run: np.savez(
         run / "model.npz", weights=np.ones(6), about=np.array('{"format": 1, "layout": [{"shape": [6]}]}')
     ),
-    "checkpoint of nonsense": lambda run: (run / "checkpoint.npz").write_bytes(b"PK"),
-    "summary of nonsense": lambda run: (run / "summary.json").write_text("{"),
+    "checkpoint of nonsense": lambda run: (run / "private/checkpoint.npz").write_bytes(b"PK"),
+    "summary of nonsense": lambda run: (run / "private/summary.json").write_text("{"),
 }
 
 
@@ -216,7 +220,7 @@ def test_damaged_runs_are_one_line_and_keep_their_report(run, damage):
 
 
 def test_a_full_disk_leaves_the_report_that_was_there(run, monkeypatch):
-    before = (run / "report.html").read_bytes()
+    before = (run / "private/report.html").read_bytes()
 
     def full(file):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -224,8 +228,8 @@ def test_a_full_disk_leaves_the_report_that_was_there(run, monkeypatch):
     monkeypatch.setattr(files, "sync", full)
     done = cli("show", run, "--html", code=2)
     assert "No space left on device" in done.stderr
-    assert "report.html" in done.stderr
-    assert (run / "report.html").read_bytes() == before
+    assert "private/report.html" in done.stderr
+    assert (run / "private/report.html").read_bytes() == before
     assert not [path for path in run.iterdir() if path.name.startswith(".")]
 
 
@@ -249,9 +253,9 @@ def test_a_run_that_was_stopped(tmp_path, monkeypatch):
     assert facts["next"][0]["command"] == f"apes train --resume {run}"
     # All rounds that were planned count.
     assert facts["certified"]["epsilon"] > facts["certified"]["epsilon_by_round"][-1]
-    assert "1 round of 3 planned, unfinished" in check((run / "report.html").read_text()).text
+    assert "1 round of 3 planned, unfinished" in check((run / "private/report.html").read_text()).text
     cli("train", "--resume", run)
-    assert "3 rounds; test accuracy" in check((run / "report.html").read_text()).text
+    assert "3 rounds; test accuracy" in check((run / "private/report.html").read_text()).text
 
 
 @pytest.mark.service
@@ -266,13 +270,13 @@ def test_nothing_was_released_yet(tmp_path, monkeypatch):
         cli(*SMALL, "--rounds", 2, "--out", run, code=130)
     facts = cli("show", run, "--html", "--json")
     assert (facts["state"], facts["certified"]["epsilon"]) == ("not begun", None)
-    assert "Nothing was released yet." in check((run / "report.html").read_text()).text
+    assert "Nothing was released yet." in check((run / "private/report.html").read_text()).text
 
 
 @pytest.mark.service
 def test_where_nothing_is_certified(tmp_path):
     cli(*SMALL, "--rounds", 2, "--framework", "pldp", "--out", tmp_path / "run")
-    page = check((tmp_path / "run" / "report.html").read_text())
+    page = check((tmp_path / "run" / "private/report.html").read_text())
     assert "Nothing is guaranteed about what was released: " in page.text
     assert "certified epsilon" not in page.text
 

@@ -1,5 +1,6 @@
 """Few people with few features, for tests of training that take a moment; and their runs in folders."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -31,10 +32,22 @@ def trained(plan=PLAN, people=None, **options):
 
 def folder_of(path, reached):
     """The folder of a run that stood here after its rounds."""
-    folder = RunFolder.create(path, {}, json.loads(reached[0].identity.basis), data="")
+    first = reached[0]
+    folder = RunFolder.create(path, {}, json.loads(first.identity.basis), data="", keys=first.keys)
     for progress in reached:
         folder.save(progress)
     return folder
+
+
+def rewrite(run, config, basis):
+    """Write a configuration anew, and bind the log to it and to another basis, as somebody would who forges both."""
+    (run / "config.json").write_text(json.dumps(config))
+    bound = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+    log = run / "exposures.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        line["run"] |= {"basis": json.dumps(basis, sort_keys=True), "config": bound}
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def patterns(train=400, test=100, side=28):

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from few import folder_of, trained
+from few import folder_of, rewrite, trained
 from typer.testing import CliRunner
 
 import apes
@@ -27,6 +27,7 @@ EDITS = {
     "keep_budgets": False,
     "rounds": 2,
     "cohorts": None,
+    "seeded": True,
 }
 
 
@@ -70,7 +71,7 @@ def files(run):
 
 def test_every_field_can_be_edited():
     accountant = apes.Accountant(1e-4, expected_rounds=3)
-    assert set(EDITS) == {*accountant.as_dict(), "rounds", "cohorts"}
+    assert set(EDITS) == {*accountant.as_dict(), "rounds", "cohorts", "seeded"}
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -95,12 +96,9 @@ def test_a_configuration_that_was_edited_is_refused_by_the_command(run):
 @pytest.mark.parametrize("name", EDITS)
 def test_editing_the_log_as_well_is_not_enough(run, name):
     """The checkpoint is bound too."""
-    edit(run, name, EDITS[name])
-    log = run / "exposures.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    for line in lines:
-        line["run"]["basis"] = json.dumps(json.loads(line["run"]["basis"]) | {name: EDITS[name]}, sort_keys=True)
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = json.loads((run / "config.json").read_text())
+    config["basis"][name] = EDITS[name]
+    rewrite(run, config, config["basis"])
     assert "is of another run than checkpoint.npz" in refused(run)
 
 
@@ -109,15 +107,11 @@ def test_editing_the_log_as_well_is_not_enough(run, name):
 )
 def test_a_basis_that_is_none_is_one_line(run, basis):
     """In configuration and log alike, without a checkpoint that would say otherwise."""
-    (run / "checkpoint.npz").unlink()
+    (run / "private/checkpoint.npz").unlink()
     config = json.loads((run / "config.json").read_text())
     if isinstance(basis, dict) and basis and "delta" not in basis:
         basis = config["basis"] | basis
-    (run / "config.json").write_text(json.dumps(config | {"basis": basis}))
-    lines = [json.loads(line) for line in (run / "exposures.jsonl").read_text().splitlines()]
-    for line in lines:
-        line["run"]["basis"] = json.dumps(basis)
-    (run / "exposures.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rewrite(run, config | {"basis": basis}, basis)
     refused(run)
 
 

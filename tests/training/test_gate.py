@@ -86,7 +86,7 @@ def test_resumed_runs_charge_what_was_recorded(free):
         ({"plan": replace(PLAN, clip=0.2)}, "terms"),
         ({"plan": replace(PLAN, target_epsilon=1e9)}, "terms"),
         ({"plan": replace(PLAN, rounds=5)}, "terms"),
-        ({"plan": replace(PLAN, seed=2)}, "schedule"),
+        ({"plan": replace(PLAN, seed=2)}, "seed"),
         ({"plan": replace(PLAN, learning_rate=0.5)}, "schedule"),
         ({"model": apes.LogisticRegression(5, 2, apes.FedProx())}, "terms"),
     ],

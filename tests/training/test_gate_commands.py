@@ -117,17 +117,18 @@ def test_a_log_that_was_cut_is_refused(run):
 
 
 def test_rounds_without_their_checkpoint_are_not_released_again(run):
-    (run / "checkpoint.npz").unlink()
-    config, log = (run / "config.json").read_text(), (run / "exposures.jsonl").read_text()
-    (run / "config.json").write_text(config.replace('"seed": 3', '"seed": 2'))
-    for name in ("metrics.jsonl", "model.npz", "summary.json"):
+    (run / "private/checkpoint.npz").unlink()
+    choices, log = (run / "private/choices.json").read_text(), (run / "exposures.jsonl").read_text()
+    assert '"seed": 3' in choices
+    (run / "private/choices.json").write_text(choices.replace('"seed": 3', '"seed": 2'))
+    for name in ("private/metrics.jsonl", "model.npz", "private/summary.json"):
         assert "its checkpoint is gone" in refused("train", "--resume", "run")
         (run / name).unlink()
     assert (run / "exposures.jsonl").read_text() == log
     # One round too many is what a crash leaves: it is done again by the same run, and by no other.
     (run / "exposures.jsonl").write_text(log.splitlines()[0] + "\n")
     assert "is of another run than this" in refused("train", "--resume", "run")
-    (run / "config.json").write_text(config)
+    (run / "private/choices.json").write_text(choices)
     assert command("train", "--resume", "run").exit_code == 0
     assert (run / "exposures.jsonl").read_text() == log
 
@@ -136,7 +137,7 @@ def test_rounds_without_their_checkpoint_are_not_released_again(run):
     "damage", [{"velocity": np.zeros(3)}, {"header": np.frombuffer(b"[" * 100_000, np.uint8)}], ids=str
 )
 def test_a_damaged_checkpoint_is_one_line(run, damage):
-    file = run / "checkpoint.npz"
+    file = run / "private/checkpoint.npz"
     with np.load(file) as stored:
         arrays = dict(stored)
     np.savez(file, **(arrays | damage))
@@ -157,7 +158,7 @@ def test_a_target_out_of_reach_leaves_no_folder(here):
 def test_the_log_alone_gives_the_guarantee_again(here):
     options = ("--rounds", 2, "--framework", "s-apes-first", "--keep", 0.2, "--out", "run")
     trained = json.loads(command(*TRAIN, *options, "--json").stdout)
-    for file in ("checkpoint.npz", "model.npz", "summary.json", "metrics.jsonl"):
+    for file in ("private/checkpoint.npz", "model.npz", "private/summary.json", "private/metrics.jsonl"):
         (here / "run" / file).unlink()
     again = json.loads(command("account", "--run", "run", "--json").stdout)
     for name in ("epsilon", "delta", "epsilon_by_round"):

@@ -182,7 +182,7 @@ class TestFolders:
         assert (shown["state"], shown["rounds"], shown["certified"]["epsilon"]) == ("finished", 4, again["epsilon"])
         assert shown["model"]["epsilon"] == again["epsilon"]
         assert shown["model"]["rounds"] == 4
-        text = (run / "report.html").read_text()
+        text = (run / "private/report.html").read_text()
         assert "4 rounds, 2 of them planned beforehand" in text
         assert "chosen on the way, after looking" in text
 

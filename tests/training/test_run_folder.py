@@ -43,7 +43,8 @@ def test_what_was_saved_is_gone_on_with(path, reached):
     assert loaded.rounds == 3
     for progress in rounds:
         folder = folder_of(path.with_name(f"after {progress.rounds}"), rounds[: progress.rounds])
-        again, _ = trained(resume=RunFolder.open(folder.path).load())
+        opened = RunFolder.open(folder.path)
+        again, _ = trained(resume=opened.load(), keys=opened.keys())
         assert again.model_sha256 == run.model_sha256
         assert again.guarantee == run.guarantee
 
@@ -67,7 +68,7 @@ def test_a_crash_while_the_checkpoint_is_written_leaves_the_one_before(tmp_path,
     assert len(again.charged()[1]) == 3
     assert again.recertify()[1].epsilon == run.guarantee.epsilon
     # The same round is done again, and the log is as it was.
-    assert trained(resume=loaded)[0].model_sha256 == run.model_sha256
+    assert trained(resume=loaded, keys=again.keys())[0].model_sha256 == run.model_sha256
     folder.save(rounds[2])
     assert RunFolder.open(folder.path).load().rounds == 3
 
@@ -78,12 +79,16 @@ def test_no_other_run_is_saved_there(path, reached):
     for progress in (others[0], others[2]):
         with pytest.raises(apes.DataError, match="is of another run than this; start again in a new folder"):
             folder.save(progress)
+    # Also where nothing says which people the run is of.
+    (path / "private/identity.json").unlink()
+    with pytest.raises(apes.DataError, match="is of another run than this; start again in a new folder"):
+        folder.save(others[2])
     assert (path / "exposures.jsonl").read_text() == log
 
 
 def test_rounds_without_their_checkpoint_are_not_released_again(path):
-    (path / "checkpoint.npz").unlink()
-    for name in ("metrics.jsonl", "exposures.jsonl"):
+    (path / "private/checkpoint.npz").unlink()
+    for name in ("private/metrics.jsonl", "exposures.jsonl"):
         with pytest.raises(apes.DataError, match="its checkpoint is gone"):
             RunFolder.open(path).load()
         (path / name).unlink()
@@ -91,13 +96,13 @@ def test_rounds_without_their_checkpoint_are_not_released_again(path):
 
 
 def test_metrics_alone_tell_that_a_round_was_released(path):
-    (path / "checkpoint.npz").unlink()
+    (path / "private/checkpoint.npz").unlink()
     lines = (path / "exposures.jsonl").read_text().splitlines()
     (path / "exposures.jsonl").write_text(lines[0] + "\n")
     with pytest.raises(apes.DataError, match="its checkpoint is gone"):
         RunFolder.open(path).load()
     # One line in the log is what a crash in the first round leaves.
-    (path / "metrics.jsonl").unlink()
+    (path / "private/metrics.jsonl").unlink()
     assert RunFolder.open(path).load() is None
 
 
@@ -125,7 +130,9 @@ def mixed(lines):
     return [lines[0], lines[1].replace('"terms": "', '"terms": "0'), lines[2]]
 
 
-@pytest.mark.parametrize("gone", [(), ("checkpoint.npz",), ("checkpoint.npz", "metrics.jsonl")], ids=str)
+@pytest.mark.parametrize(
+    "gone", [(), ("private/checkpoint.npz",), ("private/checkpoint.npz", "private/metrics.jsonl")], ids=str
+)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -149,7 +156,7 @@ def test_a_log_that_was_cut_is_not_certified(path, change, said, gone):
 
 def test_the_log_alone_gives_the_guarantee_again(path, reached):
     run, _ = reached
-    for name in ("checkpoint.npz", "model.npz", "summary.json", "metrics.jsonl"):
+    for name in ("private/checkpoint.npz", "model.npz", "private/summary.json", "private/metrics.jsonl"):
         (path / name).unlink()
     by_round, guarantee = RunFolder.open(path).recertify()
     assert by_round == [entry.epsilon for entry in run.metrics]
@@ -210,15 +217,16 @@ def test_budgets_that_were_kept_run_no_code(path, tmp_path):
 )
 def test_a_damaged_checkpoint_is_one_line(path, damage):
     """Refused where it is read, or where it is gone on with."""
-    file = path / "checkpoint.npz"
+    file = path / "private/checkpoint.npz"
     with np.load(file) as stored:
         arrays = dict(stored)
     if "metrics" in damage:
         header = json.loads(bytes(arrays["header"])) | damage
         damage = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
     np.savez(file, **(arrays | damage))
+    folder = RunFolder.open(path)
     with pytest.raises((apes.DataError, apes.ParameterError)) as caught:
-        trained(resume=RunFolder.open(path).load())
+        trained(resume=folder.load(), keys=folder.keys())
     assert "\n" not in str(caught.value)
 
 
@@ -237,7 +245,8 @@ def test_a_model_belongs_to_the_log_beside_it(path, reached, tmp_path):
     assert about["terms_sha256"]
     _, others = trained(replace(PLAN, clip=0.2))
     other = folder_of(tmp_path / "other", others)
-    shutil.copy(path / "model.npz", other.path / "model.npz")
+    for name in ("model.npz", "certificate.json"):
+        shutil.copy(path / name, other.path / name)
     with pytest.raises(apes.DataError, match="is the model of another run than"):
         RunFolder.open(other.path).model()
     (path / "model.npz").unlink()
@@ -246,7 +255,7 @@ def test_a_model_belongs_to_the_log_beside_it(path, reached, tmp_path):
 
 
 def test_a_new_run_takes_no_others_place(path, tmp_path):
-    for name in ("config.json", "checkpoint.npz"):
+    for name in ("config.json", "private/checkpoint.npz"):
         with pytest.raises(apes.ParameterError, match=r"out must be a new folder, got .*, which holds a run"):
             RunFolder.create(path, {}, {}, data="")
         (path / name).unlink()

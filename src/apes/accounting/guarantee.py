@@ -15,7 +15,7 @@ from apes.accounting.cost import MOST_ROUNDS, Cost, Personal, least
 from apes.accounting.exposure import NEIGHBOURS, Exposure
 from apes.accounting.lower import forced_epsilon
 from apes.accounting.victims import Victims, worst_of
-from apes.accounting.words import meaning, upwards
+from apes.accounting.words import UNDER_A_SEED, meaning, upwards
 from apes.checks import positive, whole, within
 from apes.errors import ParameterError
 from apes.mathematics.thresholds import MAX_LEVELS
@@ -57,6 +57,8 @@ class Guarantee:
         whom: Whom it is about, where that is not everybody; see `of`.
         cap: The largest budget that was used: whoever has a larger one used this much.
         caveats: What it does not cover though it was made from people's data, in words; said wherever it is.
+        is_seeded: Whether the noise follows from a seed. The guarantee holds only as long as that stays secret: whoever
+            has it can draw the same noise and subtract it.
     """
 
     epsilon: float
@@ -73,6 +75,7 @@ class Guarantee:
     whom: Victims | None = None
     cap: float = math.inf
     caveats: tuple[str, ...] = ()
+    is_seeded: bool = False
 
     def __post_init__(self) -> None:
         if self.why_not_certified is None and not self.epsilon < math.inf:
@@ -100,6 +103,11 @@ class Guarantee:
     def road(self) -> str:
         """Which of the two roads it came by: ``adaptive`` or ``fixed sequence``."""
         return "adaptive" if self.is_adaptive else "fixed sequence"
+
+    @property
+    def condition(self) -> str | None:
+        """What else has to hold, in words; None where nothing has to."""
+        return UNDER_A_SEED if self.is_seeded and self.why_not_certified is None else None
 
     def of(self, budget: float, smallest: float | None = None) -> "Guarantee":
         """The guarantee of a user with this local budget, hidden by all the others: at most everybody's.
@@ -141,7 +149,8 @@ class Guarantee:
         public = {"delta": self.delta, "neighbours": self.neighbours, "level": "user, all coordinates of all rounds"}
         said = {"road": self.road, **public, "why": why, "meaning": meaning(epsilon, self.delta)}
         said["caveats"] = list(self.caveats)
-        return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, **said}
+        seeded = {"seeded": self.is_seeded, "condition": self.condition}
+        return {**figures, "mu": self.mu if math.isfinite(self.mu) else None, **said, **seeded}
 
     def __str__(self) -> str:
         if self.why_not_certified is not None:
@@ -150,7 +159,7 @@ class Guarantee:
         return (
             f"epsilon {upwards(self.epsilon)} at delta {upwards(self.delta, 3)}, {road}: whatever the analyzer does, "
             f"what it learns about {self._whom} changes by a factor of e^{upwards(self.epsilon)} at most, unless the "
-            "shuffler colludes with it"
+            f"shuffler colludes with it{'' if self.condition is None else f'; {self.condition}'}"
         ) + "".join(f"; but {caveat}" for caveat in self.caveats)
 
 

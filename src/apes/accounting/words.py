@@ -9,6 +9,8 @@ _NONE = "this protects nobody; aim for 1 to 3"
 _LARGEST_DELTA = 1e-3
 HELD_OUT = "measured on people held out of training, without noise: the guarantee does not cover them"
 """What is said beside an accuracy or loss on people of a table, whose rows judge the model and train nothing."""
+UNDER_A_SEED = "as long as the seed stays secret"
+"""What a guarantee holds under where noise follows from a seed: whoever has the seed draws the same noise."""
 
 
 def upwards(proved: float, digits: int = 4) -> str:

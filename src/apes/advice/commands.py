@@ -4,12 +4,13 @@ import shlex
 from typing import Any
 
 from apes.advice.question import DIMENSIONS, Question, as_text
+from apes.budgets import PUBLIC_SEED
 from apes.data.digits import NUM_TRAIN
 
 # Coordinates of what `apes train` makes of the embedded digits, and the options that make it.
 _ON_DIGITS: dict[int, list[str]] = {DIMENSIONS: [], 7850: ["--features", "pixels"]}
 _OWN_TABLE = ["--data", "TABLE.csv", "--user-column", "USER", "--label-column", "LABEL", "--bounds", "LOW:HIGH"]
-_ORDER = ("framework", "rounds", "clip", "levels", "norm", "cap", "delta", "target_epsilon", "seed")
+_ORDER = ("framework", "rounds", "clip", "levels", "norm", "cap", "delta", "target_epsilon")
 
 
 def is_on_digits(question: Question) -> bool:
@@ -27,6 +28,9 @@ def train_command(question: Question, choices: dict[str, Any]) -> str:
         is_file = question.named.startswith("file:")
         words += [*_OWN_TABLE, *(["--budget-column", "BUDGET"] if is_file else ["--budgets", question.named])]
     for name in _ORDER:
-        if choices.get(name) is not None and (name, choices[name]) != ("seed", 1):
+        if choices.get(name) is not None:
             words += [f"--{name.replace('_', '-')}", as_text(choices[name])]
+    if question.seed != PUBLIC_SEED:
+        # The same law of budgets is drawn with it; the noise follows from it too, and the result says so.
+        words += ["--seed", as_text(question.seed)]
     return shlex.join(words)

@@ -34,7 +34,7 @@ class Setting:
     def plan(self) -> Plan:
         """The choices, without a target."""
         asked = self.question
-        common: dict[str, Any] = {"rounds": self.rounds, "cap": self.cap, "delta": asked.delta, "seed": asked.seed}
+        common: dict[str, Any] = {"rounds": self.rounds, "cap": self.cap, "delta": asked.delta}
         if self.kind == BITS:
             # Beyond sqrt(d) the norm bounds nothing that the clip bound does not.
             clip = _NORM / min(_RATIO, math.sqrt(asked.dimensions))

@@ -38,7 +38,9 @@ class Choices:
 
     @classmethod
     def of(cls, choices: dict[str, Any]) -> "Choices":
-        """Each choice goes where it belongs; the seed to both."""
+        """Each choice goes where it belongs; the seed, if one is given, to both."""
+        # Without one the noise is secret, and who made-up people are is as by default.
+        choices = {name: value for name, value in choices.items() if name != "seed" or value is not None}
 
         def part(kind: type[Plan] | type[Simulation] | type[OwnTable]) -> dict[str, Any]:
             return {field.name: choices[field.name] for field in fields(kind) if field.name in choices}

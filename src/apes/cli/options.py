@@ -39,7 +39,8 @@ OF_SIMULATION: dict[str, Choice] = {
     "local_epochs": Choice(int, "FedProx: local steps (default 10)."),
     "local_learning_rate": Choice(float, "FedProx: local step size (default 1)."),
     "mu": Choice(float, "FedProx: weight of the proximal term (default 0.01)."),
-    "seed": Choice(int, "Seed of the simulation.", 1),
+    "seed": Choice(int, "For reproduction: who made-up people are, and all noise, follow from it; what is certified "
+                   "holds only as long as it stays secret then (default: secret noise)."),
 }
 OF_PLAN: dict[str, Choice] = {
     "framework": Choice(str, f"One of {_FRAMEWORKS}.", "apes"),

@@ -70,6 +70,7 @@ def draw_run_account(
     spent.tick_params(labelleft=True)
     spent.legend(loc="lower right")
     total = f"epsilon {upwards(guarantee.epsilon)} at delta {upwards(guarantee.delta, 3)}"
+    total += "" if guarantee.condition is None else f", {guarantee.condition}"
     figure.suptitle(folded(f"{title}: {total}" if title else total, 10), fontsize=10)
     save(figure, path)
 

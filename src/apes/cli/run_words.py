@@ -75,8 +75,9 @@ def _central(proved: dict[str, Any]) -> str:
         return f"nothing certified: {proved['why']}"
     sure = "certified" if proved["road"] != "adaptive" else "the target: rounds were added after looking"
     figure = f"[bold]epsilon {upwards(proved['epsilon'])}[/] at delta {upwards(proved['delta'], 3)} for a user"
+    condition = "" if proved["condition"] is None else f"; only {proved['condition']}"
     caveats = "".join(f"; [bold]but {escape(spelt_out(caveat))}[/]" for caveat in proved["caveats"])
-    return f"{figure}, {sure}: {proved['meaning']}{caveats}"
+    return f"{figure}, {sure}: {proved['meaning']}{condition}{caveats}"
 
 
 def _local(result: dict[str, Any]) -> str:

@@ -11,6 +11,8 @@ from apes.accounting.words import upwards
 from apes.checks import unused
 from apes.cli import display, shared
 from apes.cli.certifying import Invitation, certified_again
+from apes.errors import ParameterError
+from apes.training.run_files import PRIVATE
 
 if TYPE_CHECKING:
     from apes.report.facts import Certified
@@ -29,6 +31,10 @@ def show_command(
     from apes.training.run_folder import RunFolder
 
     folder = RunFolder.open(run)
+    if html and folder.is_copy:
+        raise ParameterError(
+            "html must be left out: the report is the owner's, and this is a copy of what may be shown"
+        )
     with display.working() as say:
         say("certifying the run again")
         certified = _certified(folder, invitation)
@@ -43,7 +49,7 @@ def _certified(folder: "RunFolder", invitation: Path | None) -> "Certified":
     from apes.report.facts import Certified, is_federation
     from apes.training.basis import UnfinishedError
 
-    if folder.load() is None:
+    if folder.load() is None and not folder.is_copy:
         unused({"invitation": invitation}, "nothing was released yet")
         return Certified(None, why="nothing was released yet")
     if is_federation(folder) and invitation is None:
@@ -101,7 +107,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
     figure = "nothing certified"
     if certified["epsilon"] is not None:
         figure = f"[bold]epsilon {upwards(certified['epsilon'])}[/] at delta {upwards(certified['delta'], 3)}"
-        figure += f", {certified['road']}"
+        figure += f", {certified['road']}" + ("" if certified["condition"] is None else f", {certified['condition']}")
         figure += "".join(f"; [bold]but {_shown(caveat)}[/]" for caveat in certified["caveats"])
     users = None if not present else f"{min(present):,} to {max(present):,} people per round"
     if present and min(present) == max(present):
@@ -115,11 +121,20 @@ def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
         "central privacy": figure,
         "target": None if facts["target_epsilon"] is None else f"epsilon {facts['target_epsilon']:g}",
         "model": _model_words(facts["model"]),
-        "files": ", ".join(facts["files"]),
+        **_files(facts),
         "report": None if "report" not in facts else _shown(facts["report"]),
         "made by": None if facts["command"] is None else _shown(facts["command"]),
         "version": _shown(facts["version"]),
     }
+
+
+def _files(facts: dict[str, Any]) -> dict[str, str | None]:
+    """What there is, and what of it may be shown; a folder of version 0.2.0 is not sorted."""
+    own = [name for name in facts["files"] if name.startswith(f"{PRIVATE}/")]
+    rest = ", ".join(name for name in facts["files"] if name not in own)
+    if not own and not facts["is_copy"]:
+        return {"files": rest}
+    return {"may be shown": rest, "its owner's": ", ".join(own) or None}
 
 
 def _rounds(facts: dict[str, Any]) -> str:

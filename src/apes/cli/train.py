@@ -45,23 +45,29 @@ def run_training(
     """Train as the options of `apes train` say (`apes.cli.train_options`)."""
     _check_places(out, resume, log)
     earlier = None if resume is None else _opened(resume)
-    rounds = None if earlier is None else _more_rounds(choices, earlier)
-    before = None if earlier is None else earlier.config["choices"]
-    chosen = make_choices(choices, before, preset, plan_file, tables=True)
-    who = Workers(threads=threads, processes=workers, cluster=cluster)
-    # Everything that can be refused is refused before a folder is made: workers who are not there, too.
-    data_dir = data_dir_of(data_dir, earlier)
-    task = task_of(chosen, data_dir, cache_mb)
-    check_memory(task.model.dimensions, task.plan.terms, task.people.budgets.size, who)
-    with who.open() as crew:
-        folder = earlier if out is None else new_folder(out, chosen, task, data_dir)
-        began = time.perf_counter()
-        with _going_on_later(folder, rounds):
-            result = _train(task, folder, crew, rounds, log)
-        summary = summary_of(chosen, task, result, time.perf_counter() - began, rounds)
-        summary |= {"workers": asdict(crew.facts), "out": None if folder is None else str(folder.path)}
-    if folder is not None:
-        finish(folder, chosen, task, result, summary)
+    with ExitStack() as ends:
+        if earlier is not None:
+            # Whoever comes second is told before it reads a table.
+            ends.enter_context(earlier.locked())
+        rounds = None if earlier is None else _more_rounds(choices, earlier)
+        before = None if earlier is None else earlier.config["choices"]
+        chosen = make_choices(choices, before, preset, plan_file, tables=True)
+        who = Workers(threads=threads, processes=workers, cluster=cluster)
+        # Everything that can be refused is refused before a folder is made: workers who are not there, too.
+        data_dir = data_dir_of(data_dir, earlier)
+        task = task_of(chosen, data_dir, cache_mb)
+        check_memory(task.model.dimensions, task.plan.terms, task.people.budgets.size, who)
+        with who.open() as crew:
+            folder = earlier if out is None else new_folder(out, chosen, task, data_dir)
+            if out is not None and folder is not None:
+                ends.enter_context(folder.locked())
+            began = time.perf_counter()
+            with _going_on_later(folder, rounds):
+                result = _train(task, folder, crew, rounds, log)
+            summary = summary_of(chosen, task, result, time.perf_counter() - began, rounds)
+            summary |= {"workers": asdict(crew.facts), "out": None if folder is None else str(folder.path)}
+        if folder is not None:
+            finish(folder, chosen, task, result, summary)
     shared.tell(summary, as_json, lambda: run_words.summary(summary))
 
 
@@ -83,6 +89,7 @@ def _opened(resume: Path) -> RunFolder:
     folder = RunFolder.open(resume)
     if "receipts_key" in folder.config["choices"]:
         raise DataError(f"{resume} is a federation's run: whoever started it goes on with it (`apes federation up`)")
+    folder.check_goes_on()
     return folder
 
 
@@ -110,7 +117,7 @@ def _train(task: Task, folder: RunFolder | None, crew: Crew, rounds: int | None,
         )
         events = None
         if log is not None and folder is not None:
-            events = ends.enter_context(EventFiles(folder.path / EVENTS, () if reached is None else reached.metrics))
+            events = ends.enter_context(EventFiles(folder.place(EVENTS), () if reached is None else reached.metrics))
 
         def after_round(progress: Progress) -> None:
             if folder is not None:
@@ -119,7 +126,14 @@ def _train(task: Task, folder: RunFolder | None, crew: Crew, rounds: int | None,
                 events.add(progress.metrics[-1])
             show(progress.metrics[-1])
 
-        how: dict[str, Any] = {"workers": crew, "resume": reached, "rounds": rounds, "after_round": after_round}
+        keys = None if folder is None else folder.keys()
+        how: dict[str, Any] = {
+            "workers": crew,
+            "resume": reached,
+            "keys": keys,
+            "rounds": rounds,
+            "after_round": after_round,
+        }
         return train(task.model, task.people, task.plan, features=task.features, **how)
 
 

@@ -116,13 +116,17 @@ def finish(folder: RunFolder, chosen: Choices, task: Task, result: TrainingResul
         "features": getattr(chosen.people, "features", None),
     }
     about = about_model(task.model, result.guarantee, folder.charged()[0].terms, **said)
-    folder.keep_model(result.weights, about)
+    folder.keep_model(result.weights, about, summary["certified"])
     folder.finish(summary)
     write_report(folder, Certified(result.guarantee, by_round))
     what = f"{summary['framework']} on {Path(summary['data']).name}"
     title = f"{what}: {summary['users']:,} users, budgets {summary['budgets']}"
     if result.metrics[-1].loss is not None:
-        draw_accuracy(result.metrics, title, folder.path / ACCURACY)
+        draw_accuracy(result.metrics, title, folder.place(ACCURACY))
     if result.guarantee.why_not_certified is None:
         groups, spent = by_group(result.guarantee, result.budgets), [epsilon or 0.0 for epsilon in by_round]
+        # This one may be shown: no file of this machine is named.
+        data = "own table" if task.people.schema is not None else what
+        budgets = summary["budgets"] if not str(summary["budgets"]).startswith("file:") else "of a file"
+        title = f"{data}: {summary['users']:,} users, budgets {budgets}"
         draw_run_account(groups, spent, result.guarantee, folder.path / ACCOUNT, title=title)

@@ -1,6 +1,6 @@
 """The task of `apes train`: who trains what under which plan, and the folder that the run is kept in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from apes.models.model import Model
 from apes.partitions.partitions import Partitions
 from apes.people.people import People
 from apes.terms.fitting import fitted
+from apes.terms.own_table import OwnTable
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
 from apes.training.basis import basis_of
 from apes.training.cohort import cohort_names
+from apes.training.keys import RunKeys
 from apes.training.run_folder import RunFolder
 
 
@@ -41,8 +43,10 @@ def task_of(chosen: Choices, data_dir: Path | None, cache_mb: int | None) -> Tas
     return Task(people, model, features, plan, source)
 
 
-def new_folder(path: Path, chosen: Choices, task: Task, data_dir: Path | None) -> RunFolder | None:
-    """A folder for the run, or None if not even its first round keeps within the target."""
+def new_folder(
+    path: Path, chosen: Choices, task: Task, data_dir: Path | None, keys: RunKeys | None = None
+) -> RunFolder | None:
+    """A folder for the run, or None if not even its first round keeps within the target; by default with new keys."""
     terms, people, dimensions = task.plan.terms, task.people, task.model.dimensions
     accountant = terms.accountant(people.budgets.size, settled=True, keep=True)
     budgets = terms.applied(people.budgets)
@@ -54,7 +58,24 @@ def new_folder(path: Path, chosen: Choices, task: Task, data_dir: Path | None) -
     terms.calibrator(task.plan.calibration).standard_error(budgets)
     if not cohorts or not accountant.allows(terms.exposure(1, budgets[cohorts[0]], dimensions)):
         return None
-    basis = basis_of(accountant, len(cohorts), cohort_names(cohorts, budgets))
+    basis = basis_of(accountant, len(cohorts), cohort_names(cohorts, budgets), is_seeded=task.plan.seed is not None)
     facts: dict[str, Any] = {"data": task.source, "schema": people.schema, "data_dir": data_dir}
     facts["levels"] = levels_chosen(people, budgets)
+    facts |= {"keys": RunKeys.draw(task.plan.seed) if keys is None else keys, "shown": _shown(chosen)}
     return RunFolder.create(path, chosen.as_dict(), basis, **facts)
+
+
+def _shown(chosen: Choices) -> dict[str, Any]:
+    """What may be shown of the choices: no seed, which noise may follow from, and no paths of this machine.
+
+    Of a table its schema says what is public.
+    """
+    is_table = isinstance(chosen.people, OwnTable)
+    kinds = (Plan,) if is_table else (Simulation, Plan)
+    names = {field.name for kind in kinds for field in fields(kind)} - {"seed", "mechanism"}
+    choices = {name: value for name, value in chosen.as_dict().items() if name in names and not _is_place(value)}
+    return {"choices": choices, "data": "own table" if is_table else chosen.people.data}
+
+
+def _is_place(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("file:")

@@ -30,6 +30,7 @@ from apes.terms.schedule import Schedule
 from apes.training.basis import basis_of
 from apes.training.model_file import about_model
 from apes.training.run import Identity, Progress, Run
+from apes.training.run_files import CONFIG, remove_halves
 from apes.training.run_folder import RunFolder
 from apes.wire.announcement import Announcement
 from apes.wire.release import Release
@@ -162,7 +163,7 @@ class AnalyzerRun:
         summary["certified"] = guarantee.as_dict(by_round)
         schema = None if isinstance(self.terms.model, InstalledModel) else self.terms.schema
         about = about_model(self._model, guarantee, self.terms.digest, rounds=len(metrics), schema=schema)
-        self._folder.keep_model(self._run.model(), about)
+        self._folder.keep_model(self._run.model(), about, summary["certified"])
         participants = summary["participants_by_round"]
         write_report(self._folder, Certified(guarantee, by_round, participants=participants))
         # Last: whoever watches the run stops this process once there is a summary, and never starts it again.
@@ -197,7 +198,7 @@ class AnalyzerRun:
             raise DataError(f"the analyzer's settings do not fit its terms: {error}") from None
 
     def _resumed(self, schedule: Schedule, model: Model, test: Examples) -> Run:
-        identity = Identity(self.terms.digest, schedule_digest(schedule, 0), self._charging.people)
+        identity = Identity(self.terms.digest, schedule_digest(schedule), name=self._charging.people)
         try:
             reached = self._folder.load()
             of, limit = (self.terms.terms, schedule, model, identity), self.terms.limit
@@ -207,14 +208,19 @@ class AnalyzerRun:
 
 
 def _run_folder(path: Path, terms: FederationTerms, charging: Charging) -> RunFolder:
-    if (path / "config.json").exists():
-        return RunFolder.open(path)
+    if (path / CONFIG).exists():
+        earlier = RunFolder.open(path)
+        earlier.check_goes_on()
+        remove_halves(path)
+        return earlier
     choices, data = asdict(charging), "held by the federation's vaults"
     # Who takes part is chosen on the way, by who answers and by whoever asks: only a limit is a guarantee then.
     accountant = terms.terms.accountant(1, settled=False, limit=terms.limit)
     # From a schema `apes predict` makes the model that goes with it: not one of a stranger's.
     schema = None if isinstance(terms.model, InstalledModel) else terms.schema
-    return RunFolder.create(path, choices, basis_of(accountant, terms.rounds, None), data=data, schema=schema)
+    return RunFolder.create(
+        path, choices, basis_of(accountant, terms.rounds, None, is_seeded=False), data=data, schema=schema
+    )
 
 
 def _read_test(path: Path, terms: FederationTerms) -> Examples:

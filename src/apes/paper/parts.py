@@ -27,6 +27,7 @@ from apes.paper.frontier.runs import train_by_trusted_server, train_within_targe
 from apes.paper.task import task_of
 from apes.storage.files import write_bytes
 from apes.storage.version import __version__
+from apes.training.keys import noise_key
 from apes.training.round import run_round
 from apes.training.train import train
 
@@ -150,7 +151,8 @@ def _calibration(workshop: Workshop, arguments: Values, tell: Callable[[float], 
     """Mean report less the expected report of the mean update, coordinate by coordinate, in the first round."""
     task = task_of(arguments, workshop.dataset)
     plan, model, people = task.plan, task.model, task.people
-    batch = run_round(plan.terms, model, model.start(), people, SimulationSource(plan.seed, 1))
+    source = SimulationSource(noise_key(plan.seed), 1)
+    batch = run_round(plan.terms, model, model.start(), people, source)
     mean, weights, users = np.zeros(model.dimensions), model.start().astype(np.float32), batch.budgets.size
     for start in range(0, users, _USERS_AT_ONCE):
         block = people.block(start, min(start + _USERS_AT_ONCE, users))

@@ -12,7 +12,7 @@ from apes.accounting.words import HELD_OUT
 from apes.terms.spelling import train_words
 from apes.training.going_on import rounds_within
 from apes.training.run import Progress
-from apes.training.run_files import MODEL, files_of
+from apes.training.run_files import files_of
 from apes.training.run_folder import RunFolder
 from apes.training.train import OWN_TARGETS, ROUNDS, TARGET
 
@@ -38,8 +38,8 @@ class Certified:
     def as_dict(self, levels: Mapping[str, float] | None = None) -> dict[str, Any]:
         """As plain values, with the guarantee of groups of users by their budgets, and the levels in each."""
         if self.guarantee is None:
-            nothing = {"epsilon": None, "epsilon_by_round": None, "delta": None, "why": self.why}
-            return {**nothing, "caveats": [], "by_budget": []}
+            unknown = dict.fromkeys(("epsilon", "epsilon_by_round", "delta", "seeded", "condition"))
+            return {**unknown, "why": self.why, "caveats": [], "by_budget": []}
         said = self.guarantee.as_dict(self.by_round)
         is_certified = said["epsilon"] is not None
         groups = by_group(self.guarantee, self.guarantee.budgets) if is_certified else ()
@@ -66,44 +66,56 @@ def levels_of(folder: RunFolder, guarantee: Guarantee | None) -> dict[str, float
 def facts_of(folder: RunFolder, certified: Certified) -> dict[str, Any]:
     """All that is to be said about a run."""
     reached, config = folder.load(), folder.config
-    about = folder.model()[1] if (folder.path / MODEL).exists() else None
+    model = folder.model() if folder.has_model else None
+    about = None if model is None else model[1]
+    exposures = _exposures(folder, reached)
     facts = {
         "run": str(folder.path),
-        "state": _state(folder, reached, about),
+        "state": _state(folder, len(exposures), about),
         "is_federation": is_federation(folder),
         "data": config["data"],
         "version": config["version"],
         "planned_rounds": config["basis"]["rounds"],
-        "rounds": 0 if reached is None else reached.rounds,
+        "rounds": len(exposures),
         "target_epsilon": config["basis"]["target"],
         "settings": dict(config["choices"]),
-        "table": _table(folder) if reached is not None else None,
+        "table": _table(folder) if exposures else None,
         "certified": certified.as_dict(levels_of(folder, certified.guarantee)),
         "fingerprint": certified.fingerprint,
         "model": about,
-        "files": files_of(folder.path),
-        **_course(reached, certified.participants, is_federation(folder)),
+        "files": files_of(folder.path, folder.config["layout"]),
+        "is_copy": folder.is_copy,
+        **_course(reached, exposures, certified.participants, is_federation(folder)),
     }
     facts["accuracy_note"] = None
     if facts["table"] is not None and facts["loss"] is not None and not facts["is_federation"]:
         facts["accuracy_note"] = HELD_OUT
     facts["stopped"] = _stopped(facts)
-    facts["rounds_within_target"] = _room(folder, reached, facts)
-    return facts | {"command": _command(facts), "next": _next(facts)}
+    facts["rounds_within_target"] = _room(folder, exposures, facts)
+    return facts | {"command": _command(facts), "next": _next(folder, facts)}
 
 
-def _state(folder: RunFolder, reached: Progress | None, about: dict[str, Any] | None) -> str:
+def _exposures(folder: RunFolder, reached: Progress | None) -> tuple[Exposure, ...]:
+    """What was revealed round by round: as far as the run got, or in a copy as far as its log goes."""
+    if reached is not None:
+        return reached.exposures
+    return folder.charged()[1] if folder.is_copy else ()
+
+
+def _state(folder: RunFolder, rounds: int, about: dict[str, Any] | None) -> str:
     """``finished``, ``unfinished``, or ``not begun``: nothing was released yet."""
-    if reached is None:
+    if not rounds:
         return "not begun"
     # A model that does not say after how many rounds it stands is of an earlier version.
-    rounds = reached.rounds if about is None else about.get("rounds")
-    return "finished" if (folder.path / MODEL).exists() and rounds == reached.rounds else "unfinished"
+    stands = rounds if about is None else about.get("rounds")
+    return "finished" if folder.has_model and stands == rounds else "unfinished"
 
 
-def _course(reached: Progress | None, participants: Sequence[int] | None, is_federated: bool) -> dict[str, Any]:
-    """How it went, round by round."""
-    metrics, exposures = (reached.metrics, reached.exposures) if reached is not None else ((), ())
+def _course(
+    reached: Progress | None, exposures: Sequence[Exposure], participants: Sequence[int] | None, is_federated: bool
+) -> dict[str, Any]:
+    """How it went, round by round; what is the owner's is not in a copy."""
+    metrics = () if reached is None else reached.metrics
     present = [exposure.budgets.size for exposure in exposures] if not is_federated else participants
     last = metrics[-1] if metrics else None
     return {
@@ -152,20 +164,20 @@ def _stopped(facts: dict[str, Any]) -> str | None:
     return ROUNDS if facts["rounds"] >= facts["planned_rounds"] else TARGET
 
 
-def _room(folder: RunFolder, reached: Progress | None, facts: dict[str, Any]) -> int | None:
+def _room(folder: RunFolder, exposures: Sequence[Exposure], facts: dict[str, Any]) -> int | None:
     """How many rounds in all the target covers, whoever chooses to go on; None where that is not to be had."""
     basis, is_proved = folder.config["basis"], facts["certified"]["epsilon"] is not None
-    if reached is None or not is_proved or facts["is_federation"] or basis["target"] is None:
+    if not exposures or not is_proved or facts["is_federation"] or basis["target"] is None:
         return None
-    return rounds_within(basis, reached.exposures[0])
+    return rounds_within(basis, exposures[0])
 
 
 def _command(facts: dict[str, Any]) -> str | None:
-    """What makes such a run anew; None for a federation's."""
-    return None if facts["is_federation"] else train_words(facts["settings"])
+    """What makes such a run anew; None for a federation's, and where the owner's files are not there to tell."""
+    return None if facts["is_federation"] or facts["is_copy"] else train_words(facts["settings"])
 
 
-def _next(facts: dict[str, Any]) -> list[dict[str, str]]:
+def _next(folder: RunFolder, facts: dict[str, Any]) -> list[dict[str, str]]:
     """What can be done with the run, each with its command."""
     run, found = facts["run"], list[dict[str, str]]()
 
@@ -177,15 +189,16 @@ def _next(facts: dict[str, Any]) -> list[dict[str, str]]:
         if facts["table"] is not None and facts["state"] == "finished":
             offer("predict", "predict", run, "TABLE", "--out", "predictions.csv")
         return found
-    if facts["state"] != "finished":
+    can_go_on = folder.is_sorted and not folder.is_copy
+    if facts["state"] != "finished" and can_go_on:
         offer("go on where it stopped", "train", "--resume", run)
-    else:
+    elif facts["state"] == "finished":
         rows = "TABLE" if facts["table"] is not None else "IMAGES.npz"
         offer("predict", "predict", run, rows, "--out", "predictions.csv")
     if facts["rounds"]:
         offer("compute the guarantee again, from the log alone", "account", "--run", run)
     room = facts["rounds_within_target"] or 0
-    if facts["state"] == "finished" and room > max(facts["rounds"], facts["planned_rounds"]):
+    if facts["state"] == "finished" and can_go_on and room > max(facts["rounds"], facts["planned_rounds"]):
         what = f"add rounds, up to {room:,} in all; the target, {facts['target_epsilon']:g}, is what is guaranteed then"
         offer(what, "train", "--resume", run, "--rounds", str(room))
     return found

@@ -26,7 +26,7 @@ _PARTS = (
 
 def write_report(folder: RunFolder, certified: Certified) -> Path:
     """Write ``report.html`` into the folder of a run, whole or not at all."""
-    path = folder.path / REPORT
+    path = folder.place(REPORT)
     write_document(path, page_of(facts_of(folder, certified)))
     return path
 
@@ -63,7 +63,8 @@ def _in_short(facts: dict[str, Any]) -> str:
     certified = facts["certified"]
     if certified["epsilon"] is None:
         return f"{said}; nothing certified."
-    return f"{said}; certified {judged(certified['epsilon'], certified['delta'])}."
+    condition = "" if certified["condition"] is None else f", {certified['condition']}"
+    return f"{said}; certified {judged(certified['epsilon'], certified['delta'])}{condition}."
 
 
 def _counted(number: int, what: str) -> str:
@@ -99,6 +100,7 @@ def _privacy(facts: dict[str, Any]) -> list[str]:
     if certified["epsilon"] is not None:
         figures = [("guaranteed", f"epsilon {upwards(certified['epsilon'])} at delta {upwards(certified['delta'], 3)}")]
         figures += [("target", f"{target:g}")] if target is not None else []
+        figures += [("holds", escaped(certified["condition"]))] if certified["condition"] else []
         figures += [("by", escaped(certified["road"])), ("neighbours", escaped(certified["neighbours"]))]
         figures += [("invitation", code(facts["fingerprint"]))] if facts["fingerprint"] else []
         blocks += [words(figures), _side_by_side([_figure(spent)])]

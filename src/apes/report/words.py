@@ -1,6 +1,7 @@
 """What is guaranteed about a run, to whom, by whose trust, where it is proved: in words that a person understands."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from apes.accounting.words import meaning, upwards
@@ -26,8 +27,18 @@ def guaranteed(facts: dict[str, Any]) -> str:
         "Whatever the analyzer does with what was released, and whomever it tells: had the data of any one person been "
         f"anything else, the likelihood of whatever it may conclude would differ by a factor of {times} at most, but "
         f"for a probability of {upwards(certified['delta'], 3)}. "
-        f"That is {meaning(certified['epsilon'], certified['delta'])}."
+        f"That is {meaning(certified['epsilon'], certified['delta'])}.{_condition(certified)}"
         f"{''.join(f' But {caveat}.' for caveat in certified.get('caveats', ()))}"
+    )
+
+
+def _condition(certified: Mapping[str, Any]) -> str:
+    """What else has to hold, as a sentence of its own; nothing where nothing has to."""
+    if certified.get("condition") is None:
+        return ""
+    return (
+        f" It holds only {certified['condition']}: the noise follows from a seed that was given, and whoever has it "
+        "can draw the same noise and subtract it."
     )
 
 

@@ -1,11 +1,18 @@
 """The cache folder, and files that appear whole or not at all."""
 
+import errno
 import os
+import stat
 import tempfile
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+
+OWNERS_FOLDER, OWNERS_FILE = 0o700, 0o600
+"""Permissions of what its owner alone may read."""
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_BYTES = getattr(os, "O_BINARY", 0)
 
 
 def cache_folder(cache: Path | None = None) -> Path:
@@ -54,6 +61,29 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], mode: int | Non
 def write_bytes(path: Path, data: bytes, mode: int | None = None) -> None:
     """Write ``data`` by `write_whole`."""
     write_whole(path, lambda file: file.write(data), mode)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to read it, if it is one: a pipe or a device could keep whoever reads it waiting, or never end.
+
+    Raises:
+        OSError: If it cannot be opened, or is no regular file.
+    """
+    # Without waiting for a pipe's other end; Windows has neither the flag nor such pipes in its folders.
+    number = os.open(path, os.O_RDONLY | _NO_WAITING | _BYTES)
+    try:
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return open(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise
+
+
+def read_regular(path: Path) -> bytes:
+    """Read a whole file by `open_regular`."""
+    with open_regular(path) as file:
+        return file.read()
 
 
 def sync(file: BinaryIO) -> None:

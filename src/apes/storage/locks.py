@@ -1,13 +1,17 @@
 """Locks between processes, on a file beside what they guard; whoever dies lets go."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from apes.errors import DataError
 
 
-def lock(path: Path, *, wait: bool = False) -> int:
+def lock(path: Path, *, wait: bool = False, busy: str | None = None) -> int:
     """Lock what lies at ``path`` until the descriptor that is returned is closed, or the process ends.
+
+    ``busy`` is what to say where another process holds the lock.
 
     Raises:
         DataError: If another process holds the lock, unless that is to be waited for.
@@ -25,6 +29,23 @@ def lock(path: Path, *, wait: bool = False) -> int:
     except OSError as error:
         os.close(held)
         is_busy = isinstance(error, BlockingIOError)
+        if is_busy and busy is not None:
+            raise DataError(busy) from None
         problem = "is in use by another process; stop it first" if is_busy else f"cannot be locked: {error}"
         raise DataError(f"{path} {problem}") from None
     return held
+
+
+@contextmanager
+def held(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock on what lies at ``path``, where there are locks; DataError, ``busy``, if another process does."""
+    try:
+        number = lock(path, busy=busy)
+    except ModuleNotFoundError:
+        # Windows, which has no such locks.
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.close(number)

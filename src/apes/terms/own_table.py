@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from apes.budgets import check_budgets
+from apes.budgets import PUBLIC_SEED, check_budgets
 from apes.checks import one_of, unused
 from apes.data.partitions.files import is_partitioned
 from apes.data.table.chunk import Progress
@@ -41,7 +41,7 @@ class OwnTable:
         ignore: ``a,b``: columns that are left out.
         max_rows, test_share: See `apes.data.table.reading.Reading`.
         update, local_epochs, local_learning_rate, mu: See `apes.Simulation`.
-        seed: Of the test part, of a law of budgets and of all draws, in [0, 2^64).
+        seed: Of the test part and of a law of budgets, in [0, 2^64): who is in the test part is no secret.
     """
 
     data: str
@@ -62,7 +62,7 @@ class OwnTable:
     local_epochs: int | None = None
     local_learning_rate: float | None = None
     mu: float | None = None
-    seed: int = 1
+    seed: int = PUBLIC_SEED
 
     def __post_init__(self) -> None:
         if (self.budgets is None) == (self.budget_column is None):

@@ -24,7 +24,8 @@ class Plan:
             to; see `apes.Terms`.
         learning_rate, momentum, decay, averaging, calibration, optimizer, last_step: What the analyzer does with
             estimates; see `apes.Schedule`.
-        seed: Of the simulation, in [0, 2^64).
+        seed: That the noise follows from, in [0, 2^64), for reproduction: the guarantee then holds only as long as the
+            seed stays secret, and says so. None: the noise is under a secret key from the operating system.
     """
 
     framework: str = "apes"
@@ -44,11 +45,12 @@ class Plan:
     keep: float | None = None
     delta: float | None = None
     target_epsilon: float | str | None = None
-    seed: int = 1
+    seed: int | None = None
     mechanism: Mechanism | None = None
 
     def __post_init__(self) -> None:
-        whole("seed", self.seed, 0, 2**64 - 1)
+        if self.seed is not None:
+            whole("seed", self.seed, 0, 2**64 - 1)
         # Making them checks how the schedule fits the terms.
         self._terms(**self._placeholder).calibrator(self.schedule.calibration)
 
@@ -87,6 +89,6 @@ class Plan:
         return Terms(**{name: value for name, value in chosen.items() if name not in defaults})
 
 
-def schedule_digest(schedule: Schedule, seed: int) -> str:
+def schedule_digest(schedule: Schedule) -> str:
     """Tells what the analyzer does from anything else that it might do."""
-    return ", ".join(f"{name}={value!r}" for name, value in (asdict(schedule) | {"seed": seed}).items())
+    return ", ".join(f"{name}={value!r}" for name, value in asdict(schedule).items())

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from apes.budgets import MOST_USERS, check_budgets
+from apes.budgets import MOST_USERS, PUBLIC_SEED, check_budgets
 from apes.checks import one_of, unused, whole
 from apes.data import NAMES, Dataset
 from apes.data.datasets import NORMALISATIONS
@@ -29,7 +29,7 @@ class Simulation:
         local_epochs: Local steps of FedProx (10).
         local_learning_rate: Local step size of FedProx (1).
         mu: FedProx's proximal weight (0.01).
-        seed: Of split, budgets and all draws, in [0, 2^64).
+        seed: Of split and budgets, in [0, 2^64): public, for they are made up.
     """
 
     data: str = "digits"
@@ -42,7 +42,7 @@ class Simulation:
     local_epochs: int | None = None
     local_learning_rate: float | None = None
     mu: float | None = None
-    seed: int = 1
+    seed: int = PUBLIC_SEED
 
     def __post_init__(self) -> None:
         one_of("data", self.data, NAMES)

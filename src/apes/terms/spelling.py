@@ -13,7 +13,7 @@ from apes.terms.simulation import Simulation
 def train_words(choices: Mapping[str, Any], **changes: Any) -> str:
     """The command that trains by these choices, with some of them changed; what is as by default is left out.
 
-    >>> train_words({"data": "digits", "users": 500, "clip": 0.1, "seed": 1}, cap=0.25)
+    >>> train_words({"data": "digits", "users": 500, "clip": 0.1, "seed": None}, cap=0.25)
     'apes train --users 500 --clip 0.1 --cap 0.25'
     """
     kind = OwnTable if "user_column" in choices else Simulation

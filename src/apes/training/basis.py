@@ -15,9 +15,11 @@ from apes.checks import whole
 from apes.errors import DataError
 
 Basis = Mapping[str, Any]
+# What the accountant is not made of.
+_OF_RUN = ("rounds", "cohorts", "seeded")
 
 
-def basis_of(accountant: Accountant, rounds: int, cohorts: Sequence[str] | None) -> Basis:
+def basis_of(accountant: Accountant, rounds: int, cohorts: Sequence[str] | None, *, is_seeded: bool) -> Basis:
     """What an accountant that has charged nothing yet was made of, with the rounds and cohorts that are planned.
 
     Args:
@@ -25,8 +27,10 @@ def basis_of(accountant: Accountant, rounds: int, cohorts: Sequence[str] | None)
         rounds: How many rounds there may be.
         cohorts: Names of the budgets of those who take part (`Exposure.budgets_sha256`), round after round, where that
             is settled; None where it is chosen on the way.
+        is_seeded: Whether the noise follows from a seed: the guarantee then holds only as long as that stays secret.
     """
-    return {**accountant.as_dict(), "rounds": rounds, "cohorts": None if cohorts is None else digest_of(cohorts)}
+    named = None if cohorts is None else digest_of(cohorts)
+    return {**accountant.as_dict(), "rounds": rounds, "cohorts": named, "seeded": is_seeded}
 
 
 def digest_of(cohorts: Sequence[str]) -> str:
@@ -37,7 +41,7 @@ def digest_of(cohorts: Sequence[str]) -> str:
 def accountant_of(basis: Basis) -> Accountant:
     """The accountant, before it charged anything."""
     whole("rounds", basis["rounds"], 1)
-    return Accountant.from_dict({name: value for name, value in basis.items() if name not in ("rounds", "cohorts")})
+    return Accountant.from_dict({name: value for name, value in basis.items() if name not in _OF_RUN})
 
 
 def as_text(basis: Basis) -> str:

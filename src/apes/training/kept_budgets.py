@@ -7,6 +7,7 @@ import numpy as np
 from apes.accounting.exposure import Exposure
 from apes.errors import DataError
 from apes.mathematics.arrays import F64
+from apes.storage.arrays import read_array
 from apes.storage.files import write_whole
 from apes.training.run_files import BUDGETS
 
@@ -22,8 +23,7 @@ def read_budgets(run: Path, name: str) -> F64:
     """Read the budgets of this name."""
     path = _file(run, name)
     try:
-        with path.open("rb") as file:
-            return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+        return read_array(path)
     except (OSError, ValueError, TypeError, EOFError, OverflowError) as error:
         raise DataError(f"{path} cannot be read, so what was spent is not known: {error}") from None
 

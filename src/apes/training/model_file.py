@@ -5,6 +5,7 @@ features, which terms and which schema they belong to, what is guaranteed about 
 the weights alone.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from math import prod
@@ -61,7 +62,14 @@ def about_model(
         "epsilon": guarantee.epsilon if is_certified else None,
         "delta": guarantee.delta if is_certified else None,
         "caveats": list(guarantee.caveats),
+        "seeded": guarantee.is_seeded,
+        "condition": guarantee.condition,
     }
+
+
+def digest_of_weights(weights: F64) -> str:
+    """SHA-256 of a model's weights, as little-endian float64."""
+    return hashlib.sha256(weights.astype("<f8").tobytes()).hexdigest()
 
 
 def write_model(path: Path, weights: F64, about: Mapping[str, Any]) -> None:
@@ -71,7 +79,7 @@ def write_model(path: Path, weights: F64, about: Mapping[str, Any]) -> None:
 
 def read_model(path: Path) -> tuple[F64, dict[str, Any] | None]:
     """Weights, and what they are; None for a file of an earlier version, which does not say."""
-    found = read_arrays(path, ("weights",), ("about",))
+    found = read_arrays(path, ("weights",), ("about",), is_stored=True)
     weights = found["weights"]
     if weights.ndim != 1 or weights.dtype != np.float64 or not np.isfinite(weights).all():
         raise DataError(f"{path} is damaged: it holds no finite weights")

@@ -13,11 +13,12 @@ from apes.checks import exactly, finite_float32, numbers, whole
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F32, F64
 from apes.mathematics.compiled import quiet_blas
-from apes.mathematics.randomness import SimulationSource
+from apes.mathematics.randomness import SimulationSource, StreamKey
 from apes.models.model import PreparedUpdate, WholeUpdates
 from apes.people.people import People
 from apes.population import Examples, UserBlock
 from apes.terms.terms import Terms
+from apes.training.keys import noise_key
 from apes.training.memory import check_memory
 from apes.training.round import run_round
 from apes.training.workers import Workers
@@ -36,7 +37,9 @@ class PrivateMean:
         dimensions: Numbers of a vector, at least 1.
         target_epsilon: In place of the terms' own, if given.
         delta: In place of the terms' own, if given; by default 1 / 10 n of the first call.
-        seed: Of the simulated randomness, in [0, 2^64).
+        seed: That the noise follows from, in [0, 2^64), for reproduction, or the key that it is drawn under. With
+            a seed the guarantee holds only as long as that stays secret, and says so. None: a secret key from the
+            operating system.
         workers: Who does the work.
 
     >>> mean = PrivateMean(Terms(clip=1.0), dimensions=2, delta=1e-6)
@@ -53,7 +56,7 @@ class PrivateMean:
         *,
         target_epsilon: float | None = None,
         delta: float | None = None,
-        seed: int = 1,
+        seed: int | StreamKey | None = None,
         workers: Workers | None = None,
     ) -> None:
         given: dict[str, Any] = {"target_epsilon": target_epsilon, "delta": delta}
@@ -66,7 +69,7 @@ class PrivateMean:
             )
         # Two calls at once would be the same round, under the same noise.
         self._lock = Lock()
-        self._model, self._seed, self._workers = Vectors(whole("dimensions", dimensions, 1)), seed, workers
+        self._model, self._key, self._workers = Vectors(whole("dimensions", dimensions, 1)), noise_key(seed), workers
         self._calibrator = self._terms.calibrator()
         self._accountant: Accountant | None = None
 
@@ -97,7 +100,7 @@ class PrivateMean:
             self._accountant = self._terms.accountant(own.size, settled=self._terms.target_epsilon is None)
         number = self._accountant.rounds + 1
         self._accountant.charge(self._terms.exposure(number, own, self._model.dimensions))
-        source, start = SimulationSource(self._seed, number), self._model.start()
+        source, start = SimulationSource(self._key, number), self._model.start()
         batch = run_round(self._terms, self._model, start, people, source, budgets=own, workers=self._workers)
         with quiet_blas():
             return self._calibrator.estimate(batch).mean
@@ -107,7 +110,7 @@ class PrivateMean:
         """What is certified for all calls so far, or why nothing is."""
         if self._accountant is None:
             raise ParameterError("guarantee must be asked for after a call: delta may depend on the number of users")
-        return self._accountant.guarantee
+        return replace(self._accountant.guarantee, is_seeded=self._key.is_seeded)
 
 
 @dataclass(frozen=True)

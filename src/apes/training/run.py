@@ -6,7 +6,7 @@ not charged first.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from apes.terms.terms import Terms
 from apes.training.baseline import Judged, baseline_of
 from apes.training.basis import Basis, as_text, basis_of
 from apes.training.going_on import check_goes_on, check_wanted, filter_of
+from apes.training.keys import RunKeys
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,24 @@ class Identity:
     """What a run is of: another run of the same identity gives the same model."""
 
     terms: str  # digest of terms, model and feature map
-    schedule: str  # what the analyzer does with estimates, and the seed
-    people: str  # digest of users, data and budgets
+    schedule: str  # what the analyzer does with estimates
+    people: str = ""  # keyed digest of users, data and budgets (`RunKeys.digest`)
     basis: str = ""  # what its guarantee rests on: the run's own to fill in
-    test: str = ""  # digest of the examples that the model is judged by, where there are any
+    test: str = ""  # keyed digest of the examples that the model is judged by, where there are any
     schema: str = ""  # digest of the schema of the table, where people are of one: part of the terms' digest as well
+    seed: str = ""  # keyed digest of the seed that the noise follows from; without one it is under a secret key
+    name: str = ""  # what tells the run from others, and nothing about its people
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """What of it may be shown: it does not depend on data."""
+        return {name: getattr(self, name) for name in ("terms", "schedule", "basis", "schema", "name")}
 
     def check(self, other: "Identity") -> None:
         """Raise unless the other is the same, and say what is not."""
         # People first, and the basis last: what is fitted to others changes with them.
         called = {"people": "people (data or budgets)", "test": "test part"}
-        for name in ("people", "test", "schedule", "terms", "schema", "basis"):
+        for name in ("people", "test", "seed", "schedule", "terms", "schema", "basis", "name"):
             mine = getattr(self, name)
             theirs, what = str(getattr(other, name)), called.get(name, name)
             if mine != theirs:
@@ -96,6 +104,8 @@ class Progress:
     state: ServerState
     metrics: tuple[RoundMetrics, ...] = ()
     exposures: tuple[Exposure, ...] = ()
+    # What the run draws its noise under, and what its identity is keyed with; None where another party draws.
+    keys: RunKeys | None = field(default=None, repr=False)
 
     @property
     def rounds(self) -> int:
@@ -117,6 +127,7 @@ class Run:
         resume: Where to go on. What it recorded is charged again, round by round, and nothing else.
         rounds: How many there are to be in all, where more are wanted than were settled beforehand: all of them are
             charged to a filter for the target then (`apes.training.going_on`).
+        keys: The run's secrets, where the noise of reports is drawn here.
     """
 
     def __init__(
@@ -133,6 +144,7 @@ class Run:
         limit: Cost | None = None,
         resume: Progress | None = None,
         rounds: int | None = None,
+        keys: RunKeys | None = None,
     ) -> None:
         self._terms, self._schedule, self._model, self._test = terms, schedule, model, test
         # Who takes part is settled by budgets that people keep: those of a population.
@@ -142,8 +154,9 @@ class Run:
         self._planned = self._rounds
         self._calibrator = terms.calibrator(schedule.calibration)
         self._optimizers: dict[str, ServerOptimizer] = {}
-        basis = basis_of(self._accountant, self._planned, cohorts)
-        self.progress = Progress(replace(identity, basis=as_text(basis)), ServerState.start(start))
+        self._is_seeded = keys is not None and keys.is_seeded
+        basis = basis_of(self._accountant, self._planned, cohorts, is_seeded=self._is_seeded)
+        self.progress = Progress(replace(identity, basis=as_text(basis)), ServerState.start(start), keys=keys)
         # Read once: what is charged must not depend on when a stranger's model is asked.
         self._dimensions = start.size
         self._charged: tuple[Exposure, float, F64] | None = None
@@ -189,7 +202,8 @@ class Run:
             why, epsilon = exposure.why_not_certified, self._accountant.charge(exposure)
             exposures.append(exposure)
             metrics.append(replace(resume.metrics[number - 1], epsilon=epsilon if why is None else None))
-        self.progress = replace(resume, exposures=tuple(exposures), metrics=tuple(metrics))
+        keys = self.progress.keys
+        self.progress = replace(resume, exposures=tuple(exposures), metrics=tuple(metrics), keys=keys)
 
     @property
     def rounds(self) -> int:
@@ -204,7 +218,7 @@ class Run:
     @property
     def guarantee(self) -> Guarantee:
         """What is certified for the rounds charged so far, or why nothing is."""
-        return self._accountant.guarantee
+        return replace(self._accountant.guarantee, is_seeded=self._is_seeded)
 
     def allows(self, budgets: F64) -> bool:
         """Whether the next round, with these participants, keeps within the target."""
@@ -243,7 +257,8 @@ class Run:
         seconds = time.perf_counter() - began
         metrics = RoundMetrics(exposure.round, accuracy, loss, seconds, certified, self._baseline, rows)
         done = self.progress
-        self.progress = Progress(done.identity, state, (*done.metrics, metrics), (*done.exposures, exposure))
+        known, charged = (*done.metrics, metrics), (*done.exposures, exposure)
+        self.progress = replace(done, state=state, metrics=known, exposures=charged)
         self._charged = None
 
     def _find_baseline(self, test: Examples, accuracy: float | None) -> None:

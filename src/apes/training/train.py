@@ -1,6 +1,5 @@
 """Training: the whole flow on one screen."""
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -10,10 +9,10 @@ from apes.accounting.accountant import Accountant
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee
 from apes.checks import exactly, offering, whole
-from apes.errors import BudgetExceeded
+from apes.errors import BudgetExceeded, ParameterError
 from apes.features.feature_map import FeatureMap, mapped
 from apes.mathematics.arrays import F64, I64, Bools
-from apes.mathematics.randomness import SimulationSource
+from apes.mathematics.randomness import SimulationSource, StreamKey
 from apes.models.model import Model, check_model
 from apes.models.trained import Trained
 from apes.population import Examples, Population, schema_of
@@ -22,7 +21,9 @@ from apes.terms.plan import Plan, schedule_digest
 from apes.training.baseline import Judged
 from apes.training.cohort import cohort_names, cohort_of, rounds_by_user
 from apes.training.crews.crew import Crew
+from apes.training.keys import RunKeys, noise_key
 from apes.training.memory import check_memory
+from apes.training.model_file import digest_of_weights
 from apes.training.round import run_round
 from apes.training.run import Identity, Progress, RoundMetrics, Run
 from apes.training.workers import Workers, opened
@@ -74,7 +75,9 @@ class TrainingResult:
         took_part = int(self.rounds_by_user[user])
         for exposure in self.exposures[:took_part]:
             accountant.record(exposure)
-        personal = replace(accountant.guarantee.of(budget), caveats=self.guarantee.caveats)
+        everybody = self.guarantee
+        personal = accountant.guarantee.of(budget)
+        personal = replace(personal, caveats=everybody.caveats, is_seeded=everybody.is_seeded)
         if not took_part:
             return personal
         of_budget = self.guarantee.of(budget)
@@ -109,7 +112,7 @@ class TrainingResult:
     @property
     def model_sha256(self) -> str:
         """Digest of the weights (little-endian float64)."""
-        return hashlib.sha256(self.weights.astype("<f8").tobytes()).hexdigest()
+        return digest_of_weights(self.weights)
 
 
 def train(
@@ -123,6 +126,7 @@ def train(
     only_sums: bool = False,
     resume: Progress | None = None,
     rounds: int | None = None,
+    keys: RunKeys | None = None,
     after_round: Callable[[Progress], None] = lambda progress: None,
 ) -> TrainingResult:
     """Simulate all three parties and train a model; everybody takes part as long as target and own target allow it.
@@ -130,13 +134,16 @@ def train(
     Args:
         model: What to train.
         people: Who takes part, with their data and budgets.
-        plan: Terms, schedule and seed. A target is enforced before the round that would pass it; people's own ones too.
+        plan: Terms, schedule and seed, if there is one. A target is enforced before the round that would pass it;
+            people's own ones too.
         test: Public examples to judge the model by; by default those that come with the people, if any do.
         features: A public map that users apply to their rows first; applied to ``test`` as well.
         workers: Who does the work: threads, processes, a cluster, an executor. Does not change the result. What is
             started for a run ends with it; a crew (`Workers.open`) is whoever opened it's to close.
         only_sums: See `run_round`.
         resume: Where to go on, from an earlier run with the same model, people and plan.
+        keys: The run's secrets; by default those of ``resume``, or new ones: noise is under a secret key from the
+            operating system, or follows from the plan's seed, and the guarantee says so.
         rounds: With ``resume``: rounds in all, where more are wanted than the plan has. Whoever asks for them has seen
             what was released, so the target is what is guaranteed then, for everybody; without one it is refused.
         after_round: Called after every round.
@@ -154,23 +161,44 @@ def train(
     budgets = plan.terms.applied(own)
     # How rows of a table were encoded is part of what users agree to, as a feature map is.
     digest = plan.terms.digest(model, " ".join(part.digest for part in (schema, features) if part is not None))
-    bound = {"test": judges, "schema": "" if schema is None else schema.digest}
-    identity = Identity(digest, schedule_digest(plan.schedule, plan.seed), people.digest, **bound)
+    keys, noise = _keys(plan, resume, keys)
+    bound = {"test": judges and keys.digest(judges), "schema": "" if schema is None else schema.digest}
+    bound["seed"] = keys.digest(noise.material.hex()) if noise.is_seeded else ""
+    bound["name"] = keys.name
+    identity = Identity(digest, schedule_digest(plan.schedule), keys.digest(people.digest), **bound)
     start, targets = check_model(model), plan.terms.targets(own, brought, of_table=schema is not None)
     # Settled: who takes part in which round, and how many fit, follows from budgets and targets alone.
     cohorts = plan.terms.cohorts(budgets, check_memory(start.size, plan.terms, own.size, workers, only_sums), targets)
     of, names = (plan.terms, plan.schedule, model, identity), cohort_names(cohorts, budgets)
-    run = Run(*of, start=start, users=budgets.size, test=test, cohorts=names, resume=resume, rounds=rounds)
+    run = Run(*of, start=start, users=budgets.size, test=test, cohorts=names, resume=resume, rounds=rounds, keys=keys)
     cohorts = (*cohorts, *cohorts[-1:] * (run.rounds - len(cohorts)))
     with opened(workers) as crew:
         while not run.is_done and run.allows(budgets[users := cohorts[run.progress.rounds]]):
             began, own, present = time.perf_counter(), budgets[users], cohort_of(people, users)
             run.charge(own)
-            source, now = SimulationSource(plan.seed, run.progress.rounds + 1), run.progress.state.weights
+            source, now = SimulationSource(noise, run.progress.rounds + 1), run.progress.state.weights
             batch = run_round(plan.terms, model, now, present, source, budgets=own, workers=crew, only_sums=only_sums)
             run.conclude(batch, began)
             after_round(run.progress)
     return _result(run, plan, Trained(model, run.model(), schema, features), budgets, cohorts)
+
+
+def _keys(plan: Plan, resume: Progress | None, keys: RunKeys | None) -> tuple[RunKeys, StreamKey]:
+    """The run's secrets, and what its noise is drawn under."""
+    if keys is None and resume is not None:
+        keys = exactly("resume", resume, Progress).keys
+        if keys is None:
+            raise ParameterError("keys must be given with resume: those of the run's folder; got None")
+    if keys is None:
+        keys = RunKeys.draw(plan.seed)
+    # It was destroyed when the run ended: rounds that are added have one of their own.
+    noise = noise_key(plan.seed) if keys.noise is None else keys.noise
+    if plan.seed is not None and noise != StreamKey.from_seed(plan.seed):
+        began = (
+            "resume must be of the same seed as this run" if resume is not None else "keys must be of the plan's seed"
+        )
+        raise ParameterError(f"{began}, got others than those of {plan.seed}")
+    return replace(keys, noise=noise), noise
 
 
 def _checked(model: Model, people: Population, plan: Plan) -> Plan:

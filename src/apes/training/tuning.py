@@ -8,6 +8,7 @@ did not do better than the defaults.
 """
 
 import math
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import mean, stdev
@@ -32,6 +33,7 @@ FEWEST_RUNS, MOST_RUNS = 8, 10_000
 """Half of them compare the best few, which takes as many different settings."""
 # So many users train for one that judges.
 _FIT_PER_JUDGE = 4
+_SEED_BITS = 48
 # Accuracy of so many last rounds is averaged: one round alone is luck.
 _LAST_ROUNDS = 3
 Progress = Callable[[float, float, str], None]
@@ -96,7 +98,8 @@ def tune(
     Args:
         dataset: Public images; its training part alone is used.
         simulation: Users, budgets, split, features; those who will train, but for their data.
-        plan: Open; its target and delta are kept, and its seed is the search's too.
+        plan: Open; its target and delta are kept. Its seed is the search's and its runs' too; without one,
+            another search tries other settings.
         runs: Trainings in all, in [8, 10000].
         fixed: Names of knobs that stay as they are (``cells`` where features were named).
         workers: Who does the work; does not change the result.
@@ -141,14 +144,16 @@ class _Search:
             raise ParameterError("people must have examples that judge, got none")
         self._baseline = largest_share(self._people.test)
         self._dataset, self._simulation, self._plan = dataset, simulation, plan
-        self.knobs = KnobSearch(KNOBS, plan.seed, fixed=fixed)
+        # The data are public: what the noise follows from need not be secret.
+        self._seed = secrets.randbits(_SEED_BITS) if plan.seed is None else plan.seed
+        self.knobs = KnobSearch(KNOBS, self._seed, fixed=fixed)
         self._choices: dict[Setting, dict[str, Any]] = {}
 
     def run(self, setting: Setting, workers: Workers | None, tell: Callable[[float], None]) -> None:
         """Train once more under a setting, with noise that it has not met yet."""
         choices = self.choices(setting)
         simulation = replace(self._simulation, **_part(choices, Simulation))
-        seed = self._plan.seed + self.knobs.times_run(setting)
+        seed = self._seed + self.knobs.times_run(setting)
         plan = replace(self._plan, **_part(choices, Plan), seed=seed)
         rounds = ROUNDS if plan.rounds is None else plan.rounds
         result = train(

@@ -25,6 +25,7 @@ from apes.federation.trial.scripts import FLWR
 from apes.storage.locks import lock
 from apes.storage.settings import read_settings
 from apes.training.run import RoundMetrics
+from apes.training.run_files import METRICS, SUMMARY, place_of
 
 # A silo of many budgets takes a dozen certificates, and ten may start at once.
 _SECONDS_TO_START = 180.0
@@ -51,7 +52,7 @@ class Trial:
         self.vaults = [f"vault-{number:04d}" for number in numbers]
         self.nodes = [f"courier-{number:04d}" for number in numbers]
         self._run = self.layout.analyzer / "run"
-        self.summary = self._run / "summary.json"
+        self.summary = place_of(self._run, SUMMARY)
         self._analyzer_pid = self._run / "analyzer.pid"
 
     @contextlib.contextmanager
@@ -98,7 +99,7 @@ class Trial:
 
     def metrics(self) -> list[RoundMetrics]:
         """The rounds that are over."""
-        file = self._run / "metrics.jsonl"
+        file = place_of(self._run, METRICS)
         return [RoundMetrics(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
 
     def watch(self, run: str, show: Callable[[RoundMetrics], None]) -> None:
