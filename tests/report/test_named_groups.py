@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 from apes.accounting.account import BudgetGroup, with_levels
 from apes.accounting.words import HELD_OUT
 from apes.cli.main import app
+from apes.report.facts import Certified, levels_of
+from apes.training.run_folder import RunFolder
 
 GROUPS = [BudgetGroup(0.1, 5, 0.2, 0.1), BudgetGroup(0.469, 7, 0.5, 0.2)]
 
@@ -63,18 +65,13 @@ class TestOfARun:
         for words in (("show", run), ("account", "--run", run)):
             assert "usual, open 0.469" in cli(*words)
 
-    def test_an_earlier_versions_run_has_the_levels_that_are_sure(self, folder, tmp_path):
+    def test_an_earlier_versions_run_has_the_levels_that_are_sure(self, folder):
         """Its configuration does not say who was lowered by a cap."""
-        run = folder / "run"
-        config = json.loads((run / "config.json").read_text())
-        del config["levels"]
-        for path in run.iterdir():
-            if path.is_file():
-                (tmp_path / path.name).write_bytes(path.read_bytes())
-        (tmp_path / "budgets").symlink_to(run / "budgets")
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        shown = json.loads(cli("show", tmp_path, "--json"))
-        assert [group["levels"] for group in shown["certified"]["by_budget"]] == [["low"], []]
+        opened = RunFolder.open(folder / "run")
+        by_round, guarantee = opened.recertify()
+        earlier = RunFolder(opened.path, {**opened.config, "levels": {}})
+        told = Certified(guarantee, by_round).as_dict(levels_of(earlier, guarantee))
+        assert [group["levels"] for group in told["by_budget"]] == [["low"], []]
 
     def test_what_held_out_people_say_is_not_covered_and_said_so(self, folder):
         run, summary = folder / "run", json.loads((folder / "said.json").read_text())

@@ -181,7 +181,9 @@ def test_a_model_of_an_earlier_round_is_no_finished_run(run):
 
 def test_a_name_that_would_move_the_cursor(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    name = "\x1b[31mred\x1b[2J[bold]x.csv"
+    # In the name of its folder: of its own, a picture's title would have it too.
+    (tmp_path / "\x1b[31mred\x1b[2J[bold]").mkdir()
+    name = "\x1b[31mred\x1b[2J[bold]/x.csv"
     rows = [f"p{number},{number % 7},{'yes' if number % 7 > 3 else 'no'}" for number in range(40)]
     (tmp_path / name).write_text("who,x,sick\n" + "\n".join(rows) + "\n")
     columns = ("--user-column", "who", "--label-column", "sick", "--bounds", "x=0:7", "--budgets", "constant:1")

@@ -173,9 +173,10 @@ def test_the_log_alone_gives_the_guarantee_again(path, reached):
 def test_the_run_of_a_federation_is_not_resumed_as_a_simulation(path):
     """`apes train` would draw reports of its own, for whoever it takes for the people."""
     assert _opened(path).path == path
-    config = json.loads((path / "config.json").read_text())
-    config["choices"]["receipts_key"] = "00" * 32
-    (path / "config.json").write_text(json.dumps(config))
+    for file in (path / "config.json", path / "private/choices.json"):
+        config = json.loads(file.read_text())
+        config["choices"]["receipts_key"] = "00" * 32
+        file.write_text(json.dumps(config))
     with pytest.raises(apes.DataError, match=r"is a federation's run: .*`apes federation up`"):
         _opened(path)
 
