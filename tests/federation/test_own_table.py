@@ -1,6 +1,7 @@
 """Own tables in a federation: every device encodes its rows by the schema of the terms, as one table would."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,11 +22,14 @@ from parties import apes, joining
 from trials import told
 
 from apes import Examples, LinearRegression, LogisticRegression, People, Schedule
+from apes.cli import offers as apes_offers
 from apes.errors import DataError
+from apes.federation.offer import offer_of
 from apes.federation.parties import Servers, Task, invite
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.vault.folder import read_vault
+from apes.federation.vault.lifetime import Lifetime
 from apes.storage.arrays import read_arrays
 
 
@@ -56,6 +60,18 @@ def test_terms_hold_the_schema(invitation):
         everybody = whole(rows_of(range(90, 94)))
         assert (test["features"] == everybody.block(0, 4).features).all()
         assert (test["labels"] == everybody.block(0, 4).labels).all()
+
+
+def test_who_is_asked_to_join_is_told_of_bounds_that_were_made_from_data(invitation, capsys):
+    terms = FederationTerms.read(invitation / "terms.json")
+    made = replace(terms, schema=replace(terms.schema, bounds_from_data=("age",)))
+    assert made.digest != terms.digest
+    budgets, words = np.full(6, 0.9), "bounds of age were made from the data, and what they tell about people"
+    for agreed, is_said in ((terms, False), (made, True)):
+        offer = offer_of(agreed, budgets, Lifetime(None), {})
+        assert (offer.caveats != ()) is is_said
+        apes_offers.show(offer)
+        assert (words in " ".join(capsys.readouterr().err.split())) is is_said
 
 
 def test_every_choice_of_the_schema_is_in_the_digest(invitation, tmp_path):
