@@ -69,7 +69,8 @@ class TestOfARun:
         """Its configuration does not say who was lowered by a cap."""
         opened = RunFolder.open(folder / "run")
         by_round, guarantee = opened.recertify()
-        earlier = RunFolder(opened.path, {**opened.config, "levels": {}})
+        earlier = RunFolder.open(opened.path)
+        earlier.config = {**opened.config, "levels": {}}
         told = Certified(guarantee, by_round).as_dict(levels_of(earlier, guarantee))
         assert [group["levels"] for group in told["by_budget"]] == [["low"], []]
 
