@@ -26,14 +26,15 @@ from apes.paper.frontier.ways import DELTA, GRADIENTS, LAW, ONE_BIT, ONE_BIT_PIX
 from apes.storage.files import write_bytes
 from apes.storage.version import __version__
 from apes.terms.simulation import Simulation
+from apes.training.knob_search import Setting
 
 USERS, QUICK_USERS = 10_000, 300
 # Splits, budgets and noise of the frontier's own runs have the seeds 1, 2, 3.
 SEED = 101
 TARGETS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-# Trainings at each target, of either side. Pixels take most time and are searched for at 1 alone: other targets take
-# over what was found there, in proportion.
-RUNS = {GRADIENTS: (32,) * 6, PIXELS: (0, 0, 24, 0, 0, 0)}
+# Trainings at each target, of either side; where there are none, what was found at the target before is taken over, in
+# proportion. Pixels take most time, and begin with what was found on features.
+RUNS = {GRADIENTS: (32, 0, 32, 0, 32, 0), PIXELS: (0, 0, 16, 0, 0, 0)}
 QUICK_RUNS = (0, 8, 0, 0, 0, 0)
 SIDES: dict[str, Callable[[HeldOut, float, float, int | None], Side]] = {"trusted": TrustedSide, "one-bit": OneBitSide}
 WAYS = {
@@ -67,7 +68,7 @@ class Record:
 
 
 def searched(
-    held: HeldOut, side: str, runs: tuple[int, ...], record: Record, threads: int | None
+    held: HeldOut, side: str, runs: tuple[int, ...], record: Record, first: list[Setting], threads: int | None
 ) -> list[dict[str, Any]]:
     """What is found for a side at targets, from the smallest."""
 
@@ -75,8 +76,18 @@ def searched(
         name = json.dumps([held.data, held.features, side, TARGETS[place], choices, seed])
         return record.answer(name, run)
 
-    found = search([SIDES[side](held, target, DELTA, threads) for target in TARGETS], runs=runs, seed=SEED, ran=ran)
+    found = search(
+        [SIDES[side](held, target, DELTA, threads) for target in TARGETS], runs=runs, seed=SEED, first=first, ran=ran
+    )
     return [{"target": target, **asdict(point)} for target, point in zip(TARGETS, found, strict=True)]
+
+
+def _found_on_features(ways: dict[str, Any], side: str, runs: tuple[int, ...]) -> list[Setting]:
+    """What features came to at the first target that pixels are searched for at, if they were before."""
+    if WAYS[side, GRADIENTS] not in ways:
+        return []
+    place = next(place for place, count in enumerate(runs) if count)
+    return [tuple(ways[WAYS[side, GRADIENTS]]["points"][place]["setting"])]
 
 
 def main() -> None:
@@ -108,7 +119,8 @@ def main() -> None:
         held = HeldOut.of(dataset, Simulation(data=arguments.data, features=features, users=users, seed=SEED))
         runs = QUICK_RUNS if arguments.quick else RUNS[features]
         for side in arguments.sides:
-            points = searched(held, side, runs, record, arguments.threads)
+            first = _found_on_features(written["ways"], side, runs) if features == PIXELS else []
+            points = searched(held, side, runs, record, first, arguments.threads)
             written["ways"][WAYS[side, features]] = {"points": points}
             write_bytes(out, (json.dumps(written, indent=1) + "\n").encode())
             for point in points:

@@ -150,6 +150,20 @@ def test_targets_that_are_not_searched_for_take_over_in_proportion():
     assert (found[1].accuracy, found[1].usual) == (1.0, 0.8)
     assert (found[3].accuracy, found[3].usual) == (1.0, 0.7)
     assert found[0].accuracy is None
+    assert [point.setting for point in found] == [(2.0,)] * 3 + [(0.25,)] * 2
+
+
+def test_a_search_begins_with_what_it_is_given():
+    asked = []
+
+    def ran(place, choices, seed, run):
+        asked.append((place, choices["rounds"]))
+        return run()
+
+    search([Counted(10, 0), Counted(10, 20)], runs=(8, 8), seed=1, first=[(0.25,)], ran=ran)
+    assert [rounds for place, rounds in asked if place == 0][:2] == [10, 2.5]
+    # At the next target with what was best at the one before.
+    assert [rounds for place, rounds in asked if place == 1][:2] == [10, 2.5]
 
 
 POINTS = [{"target": target, "choices": {"rounds": int(10 * target)}} for target in (1.0, 0.5, 4.0)]

@@ -163,12 +163,14 @@ class Found:
 
     Attributes:
         choices: Fields of a plan.
+        setting: The knobs' places that they come of.
         runs: Trainings at this target; 0 where it takes over what was found at another.
         accuracy: On those who judge, in [0, 1], mean over the runs of this setting.
         usual: The same of what is used without a search.
     """
 
     choices: Choices
+    setting: Setting
     runs: int
     accuracy: float | None = None
     usual: float | None = None
@@ -179,6 +181,7 @@ def search(
     *,
     runs: Sequence[int],
     seed: int,
+    first: Sequence[Setting] = (),
     ran: Callable[[int, Choices, int, Callable[[], float]], float] = lambda place, choices, seed, run: run(),
 ) -> list[Found]:
     """The best settings found for sides that are one way at rising targets.
@@ -188,13 +191,14 @@ def search(
         runs: Trainings for each side, at least 8; or 0, to take over what was found at the target before (or at the
             first one that is searched for), in proportion to what is used at this target without a search.
         seed: Of the search, and of the noise of first runs; later runs of a setting take the seeds after it.
+        first: Settings to begin with, after the defaults, at the first side that is searched for.
         ran: Called with a side's place, choices, a seed and the training itself: keeps results, or answers from those.
     """
     found: dict[int, KnobSearch] = {}
     for place, side in enumerate(sides):
         if runs[place]:
-            first = [knobs.best() for knobs in found.values()][-1:]
-            found[place] = KnobSearch(side.knobs, seed, first=first, share_anywhere=_SHARE_ANYWHERE)
+            before = [knobs.best() for knobs in found.values()]
+            found[place] = KnobSearch(side.knobs, seed, first=before[-1:] or first, share_anywhere=_SHARE_ANYWHERE)
             _search_at(place, side, found[place], runs[place], seed, ran)
     return [_found_at(place, side, found) for place, side in enumerate(sides)]
 
@@ -221,6 +225,7 @@ def _found_at(place: int, side: Side, found: Mapping[int, KnobSearch]) -> Found:
         knobs = found[place]
         best = knobs.best()
         accuracy, usual = (mean(knobs.found[setting]) for setting in (best, knobs.defaults))
-        return Found(side.choices(best), sum(map(len, knobs.found.values())), accuracy, usual)
+        return Found(side.choices(best), best, sum(map(len, knobs.found.values())), accuracy, usual)
     before = [other for other in found if other < place]
-    return Found(side.choices(found[max(before) if before else min(found)].best()), 0)
+    best = found[max(before) if before else min(found)].best()
+    return Found(side.choices(best), best, 0)
