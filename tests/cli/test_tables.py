@@ -80,7 +80,8 @@ def test_train_and_predict(here):
     assert epsilons == sorted(epsilons)
     assert sum(group["users"] for group in certified["by_budget"]) == table["users"]
     config = json.loads((here / "run" / "config.json").read_text())
-    assert config["choices"]["data"] == str(here / "people.csv")
+    own = json.loads((here / "run" / "private" / "choices.json").read_text())
+    assert own["choices"]["data"] == str(here / "people.csv")
     assert config["schema"]["classes"] == ["ill, badly", "well"]
     # A table without users, labels and budgets.
     write(here / "new.csv", [row[1:4] for row in people()], HEADER[1:4])
