@@ -133,6 +133,8 @@ def test_random_b_chooses_all_subsets_alike():
     users, width, b = 40_000, 5, 2
     values = np.tile(np.arange(width, dtype=np.uint8), (users, 1))  # sizes must not matter
     kept = kept_of(RandomB(b), values)
+    # There are as many ways to choose three of five.
+    assert (kept.sum(axis=1) == b).all()
     names, counts = np.unique(kept @ 2 ** np.arange(width), return_counts=True)
     assert names.size == 10
     assert distance(counts, np.full(10, 0.1)) <= limit(9)
