@@ -4,6 +4,7 @@ A strategy is a tree: after each outcome another cohort, another pair of the vic
 What it forces at epsilon is computed from all outcomes, or from a statistic of them, which can only lose.
 """
 
+import hashlib
 import json
 import math
 from dataclasses import replace
@@ -171,7 +172,9 @@ class TestWhatWasSpentIsNoGuarantee:
         exposure = replace(crowd(1.0, 60), round=1)
         basis = basis_of(Accountant(0.01, expected_rounds=4), 4, [exposure.budgets_sha256] * 4, is_seeded=False)
         folder = RunFolder.create(tmp_path / "run", {}, basis, data="")
-        run = {"terms": "", "schedule": "", "people": "", "basis": json.dumps(basis)}
+        config = json.loads((folder.path / "config.json").read_text())
+        digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+        run = {"terms": "", "schedule": "", "people": "", "basis": json.dumps(basis), "config": digest}
         (folder.path / "exposures.jsonl").write_text(json.dumps(exposure.as_dict() | {"run": run}) + "\n")
         (folder.path / "budgets").mkdir()
         np.save(folder.path / "budgets" / f"{exposure.budgets_sha256}.npy", np.sort(exposure.budgets))

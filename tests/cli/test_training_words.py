@@ -131,9 +131,10 @@ def test_where_a_named_sets_files_are_is_remembered(tmp_path, monkeypatch):
         assert data_dir_of(Path("others"), opened) == Path("others")
     assert data_dir_of(None, None) is None
     # Folders of earlier versions do not say.
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    del config["data_dir"]
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    file = tmp_path / "run" / "private" / "choices.json"
+    own = json.loads(file.read_text())
+    del own["data_dir"]
+    file.write_text(json.dumps(own))
     assert data_dir_of(None, RunFolder.open(tmp_path / "run")) is None
 
 

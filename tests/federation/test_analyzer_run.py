@@ -1,5 +1,6 @@
 """The analyzer's run, without a network: its guarantee is the limit that was agreed, and no other cohorts count."""
 
+import hashlib
 import json
 import shutil
 from collections import Counter
@@ -110,7 +111,7 @@ def test_a_cohort_beyond_the_limits_does_not_count(open_run, budgets, users):
     with pytest.raises(ProtocolError, match="release 1 is of a cohort beyond the terms' limits"):
         run.begin_round()
     names = Counter(path.name for path in run.folder.iterdir())
-    assert (run.progress.rounds, names) == (0, {"config.json": 1, "roster.bin": 1})
+    assert (run.progress.rounds, names) == (0, {"config.json": 1, "README.txt": 1, "private": 1, "roster.bin": 1})
     assert LIMITS.takes(np.array([0.05, 1.0]))
 
 
@@ -187,6 +188,21 @@ def refused(run):
     return done.stderr
 
 
+def reconfigured(run, change):
+    """Change the configuration, the owner's copy of what was chosen, and what the log says it is; return it."""
+    file, owners = run.folder / "config.json", run.folder / "private" / "choices.json"
+    config, own = json.loads(file.read_text()), json.loads(owners.read_text())
+    change(config)
+    file.write_text(json.dumps(config))
+    owners.write_text(json.dumps(own | {"choices": own["choices"] | config["choices"]}))
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+    log = lines_of(run.folder / "exposures.jsonl")
+    for line in log:
+        line["run"]["config"] = digest
+    (run.folder / "exposures.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
+    return config
+
+
 def receipts_edited(run, edit):
     file = run.folder / "receipts.jsonl"
     file.write_text("".join(f"{line}\n" for line in edit(file.read_text().splitlines())))
@@ -221,9 +237,7 @@ def test_forged_and_missing_receipts_are_refused(open_run, run, name):
 
 def test_a_run_charged_for_less_than_its_receipts_say_is_refused(run):
     """Whoever edits all that is not signed, and not what is: the log is for others than the receipts are."""
-    config = json.loads((run.folder / "config.json").read_text())
-    config["choices"]["colluding"] = 1
-    (run.folder / "config.json").write_text(json.dumps(config))
+    reconfigured(run, lambda config: config["choices"].update(colluding=1))
     assert "its configuration is not of those who take part in" in refused(run)
     (run.folder / "roster.bin").unlink()
     assert "roster.bin does not hold" in refused(run)
@@ -293,12 +307,10 @@ def rewritten(run, change, **basis):
     """Everything that is not signed says something smaller, and agrees with itself; nothing else is left to compare."""
     for name in ("private/checkpoint.npz", "private/metrics.jsonl", "private/summary.json"):
         (run.folder / name).unlink(missing_ok=True)
-    config = json.loads((run.folder / "config.json").read_text())
-    config["basis"] |= basis
+    config = reconfigured(run, lambda config: config["basis"].update(basis))
     log = [change(line) for line in lines_of(run.folder / "exposures.jsonl")]
     for line in log:
         line["run"]["basis"] = json.dumps(config["basis"], sort_keys=True)
-    (run.folder / "config.json").write_text(json.dumps(config))
     (run.folder / "exposures.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
 
 
@@ -329,9 +341,8 @@ def test_receipts_of_another_shuffler_are_refused(run):
     own = Ed25519PrivateKey.generate()
     receipts = [Receipt.read(line).signed(own) for line in (run.folder / "receipts.jsonl").read_text().splitlines()]
     (run.folder / "receipts.jsonl").write_text("".join(f"{receipt.line()}\n" for receipt in receipts))
-    text, key = (run.folder / "config.json").read_text(), own.public_key().public_bytes_raw().hex()
-    config = json.loads(text)
-    (run.folder / "config.json").write_text(text.replace(config["choices"]["receipts_key"], key))
+    key = own.public_key().public_bytes_raw().hex()
+    reconfigured(run, lambda config: config["choices"].update(receipts_key=key))
     assert "is not signed by the shuffler" in refused(run)
 
 

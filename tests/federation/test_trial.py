@@ -142,7 +142,7 @@ def test_a_signal_ends_it_by_way_of_what_stops_the_others(two):
 def test_what_is_over_is_told_again_without_starting_anybody(folder):
     """Also that there was not even one round."""
     summary = folder / "analyzer" / "run" / "private/summary.json"
-    summary.parent.mkdir(exist_ok=True)
+    summary.parent.mkdir(parents=True, exist_ok=True)
     summary.write_text(json.dumps({"run": "ab", "rounds": 0, "refused": "not even one round keeps within 1"}))
     try:
         code, output, errors = apes("federation", "up", folder, "--json")

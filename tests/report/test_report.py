@@ -181,7 +181,6 @@ def test_a_model_of_an_earlier_round_is_no_finished_run(run):
 
 def test_a_name_that_would_move_the_cursor(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "400")
     # In the name of its folder: of its own, a picture's title would have it too.
     (tmp_path / "\x1b[31mred\x1b[2J[bold]").mkdir()
     name = "\x1b[31mred\x1b[2J[bold]/x.csv"
@@ -191,7 +190,8 @@ def test_a_name_that_would_move_the_cursor(tmp_path, monkeypatch):
     cli("train", "--data", name, *columns, "--rounds", 1, "--out", "run")
     text = cli("show", "run").stdout
     assert "\x1b" not in text
-    assert "[31mred" in text
+    # A narrow terminal breaks a long path.
+    assert "[31mred" in "".join(text.split())
 
 
 def edit_json(path, **changes):

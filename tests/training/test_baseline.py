@@ -68,7 +68,11 @@ def test_a_model_that_says_nothing_of_it_has_no_baseline():
         (Judged(0.699, 0.6, 0.738, 1000), False, "no better than always guessing the most frequent class (73.80 %)."),
         (Judged(0.738, 0.6, 0.738, 1000), False, "no better than always guessing the most frequent class (73.80 %)."),
         # 11.14 % of 10,000 made-up digits, of which 10.27 % are fours: not told apart from a guess.
-        (Judged(0.1114, 2.5, 0.1027, 10_000), False, "(10.27 %), as far as 10,000 test rows can tell."),
+        (
+            Judged(0.1114, 2.5, 0.1027, 10_000),
+            False,
+            "may be no better than always guessing the most frequent class (10.27 %): 10,000 test rows are too few to tell.",
+        ),
         (Judged(0.95, 0.2, 0.1027, 10_000), True, None),
         (Judged(0.90, 0.2, 0.63, 90), True, None),
         (Judged(1.0, 0.0, 1.0, 50), False, "no better than always guessing the most frequent class (100.00 %)."),

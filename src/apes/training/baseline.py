@@ -97,7 +97,7 @@ class Judged:
             return f"The model is no better than always guessing the mean (loss {self.baseline:.4f})."
         guess = f"always guessing the most frequent class ({100 * self.baseline:.2f} %)"
         if self.accuracy > self.baseline:
-            return f"The model is no better than {guess}, as far as {self.rows:,} test rows can tell."
+            return f"The model may be no better than {guess}: {self.rows:,} test rows are too few to tell."
         return f"The model is no better than {guess}."
 
     def __str__(self) -> str:
