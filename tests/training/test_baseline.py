@@ -71,7 +71,7 @@ def test_a_model_that_says_nothing_of_it_has_no_baseline():
         (
             Judged(0.1114, 2.5, 0.1027, 10_000),
             False,
-            "may be no better than always guessing the most frequent class (10.27 %): 10,000 test rows are too few to tell.",
+            "most frequent class (10.27 %): 10,000 test rows are too few to tell.",
         ),
         (Judged(0.95, 0.2, 0.1027, 10_000), True, None),
         (Judged(0.90, 0.2, 0.63, 90), True, None),
