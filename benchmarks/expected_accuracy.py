@@ -22,10 +22,11 @@ import numpy as np
 from rich.console import Console
 
 from apes.advice.accuracy import PATH, Measured, Surface
-from apes.advice.question import DIMENSIONS, Question
+from apes.advice.question import Question
 from apes.advice.reporting import BITS, FIRST, LEVELS, Setting
 from apes.budgets import make_budgets
 from apes.data import Dataset, load
+from apes.defaults import DIMENSIONS
 from apes.features.named import named_features
 from apes.mathematics.search import bisect
 from apes.models.logistic import LogisticRegression

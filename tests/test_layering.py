@@ -6,7 +6,7 @@ from pathlib import Path
 import apes
 
 SOURCE = Path(apes.__file__).parent
-FOUNDATION = {"errors", "checks", "mathematics"}
+FOUNDATION = {"errors", "checks", "mathematics", "defaults"}
 # What a user's side stands on, and what all parties exchange.
 PEOPLE = {"budgets", "data", "population", "people", "partitions", "models", "features"}
 PARTIES = {"client", "shuffler", "analyzer"}
@@ -15,6 +15,7 @@ TRAINING = ZONES | {"terms", "training", "storage"}
 # Every room, and which others it may import; a module belongs to the longest name that it begins with.
 ROOMS = {
     "errors": set(),
+    "defaults": set(),
     "checks": {"errors"},
     "mathematics": {"errors", "checks"},
     "messages": set(),

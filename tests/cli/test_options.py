@@ -5,11 +5,11 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from apes.cli.choices import PRESETS
-from apes.cli.options import CHOICES, OF_PLAN, OF_SIMULATION, PAPER, PRIVATE
+from apes.cli.options import CHOICES, OF_PLAN, OF_SIMULATION
 from apes.cli.table_options import TABLE_CHOICES
 from apes.cli.train_options import _CACHE
 from apes.data import NAMES
+from apes.defaults import PAPER, PRESETS, PRIVATE
 from apes.partitions.part import CACHE_MB
 from apes.terms.frameworks import FRAMEWORKS
 from apes.terms.own_table import OwnTable

@@ -19,7 +19,7 @@ from tests.page.test_server import serving
 WHY = why_no_browser()
 pytestmark = [pytest.mark.process, pytest.mark.skipif(WHY is not None, reason=WHY or "")]
 # Few coordinates and rounds, every coordinate reported: proofs of a moment.
-SMALL = {"users": "3000", "rounds": "4", "dimensions": "100", "way": "apes"}
+SMALL = {"users": "3000", "rounds": "4", "dimensions": "100", "way": "apes", "delta": "1e-6", "cap": "", "target": "2"}
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_what_is_shown_is_proved(page):
 def test_a_dragged_slider_changes_the_figure_to_what_is_certified(page, name, share):
     before = page.epsilon()
     value = page.slide(name, share)
-    assert value != SMALL.get(name, "1e-6")
+    assert value != SMALL[name]
     number = float(value)
     assert page.epsilon() == certified(**{name: number if name == "delta" else int(number)}) != before
 
@@ -172,7 +172,7 @@ def test_nonsense_is_said_beside_the_field_and_the_last_answer_stays(page, name,
     assert float(page.run("return document.getElementById('epsilon').dataset.exact")) == before
     assert "old" in page.find("#headline").get_attribute("class").split()
     assert "last setting that could be understood" in page.find("#old").text
-    page.put(name, {"clip": "0.1", "delta": "1e-6", "cap": "5"}.get(name) or SMALL[name])
+    page.put(name, {"clip": "0.1", "cap": "5"}.get(name) or SMALL[name])
     assert page.epsilon() == before
     assert page.text(f"{name}-error") == ""
     assert "old" not in page.find("#headline").get_attribute("class").split()

@@ -9,6 +9,7 @@ import pytest
 
 import apes
 from apes.accounting.composition.gaussian import gaussian_epsilon
+from apes.defaults import NORM
 from apes.errors import ParameterError
 from apes.models.logistic import FedProx
 from apes.paper.experiments import EXPERIMENTS
@@ -35,7 +36,6 @@ from apes.paper.parts import Part, Workshop
 from apes.paper.run import work, write
 from apes.paper.setting import Setting, quick
 from apes.paper.task import task_of
-from apes.terms.fitting import NORM
 from apes.terms.schedule import Schedule
 from apes.training.workers import Workers
 

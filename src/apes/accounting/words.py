@@ -3,7 +3,8 @@
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
-_WORDS = ((1.0, "strong protection"), (3.0, "good protection"), (10.0, "weak protection; aim for 1 to 3"))
+_LARGEST_EPSILON = 10.0
+_WORDS = ((1.0, "strong protection"), (3.0, "good protection"), (_LARGEST_EPSILON, "weak protection; aim for 1 to 3"))
 _NONE = "this protects nobody; aim for 1 to 3"
 # Up to delta, anything may be told about somebody: of a thousand people one, at this, and that is many.
 _LARGEST_DELTA = 1e-3
@@ -34,6 +35,15 @@ def downwards(forced: float, digits: int = 4) -> str:
 def _rounded(value: float, digits: int, way: str) -> str:
     # From the shortest text that stands for it: by its exact value, 0.1 is above 0.1.
     return f"{float(Context(prec=digits, rounding=way).create_decimal(repr(float(value)))):.{digits}g}"
+
+
+def protects(epsilon: float | None, delta: float) -> bool:
+    """Whether a central epsilon at a delta, over all that is released, protects anybody; None: no finite figure.
+
+    >>> protects(10.0, 1e-3), protects(10.1, 1e-6), protects(1.0, 0.02), protects(None, 1e-6)
+    (True, False, False, False)
+    """
+    return epsilon is not None and epsilon <= _LARGEST_EPSILON and delta <= _LARGEST_DELTA
 
 
 def meaning(epsilon: float | None, delta: float) -> str:

@@ -40,8 +40,10 @@ class Advice:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         asked = self.question
-        names = ("users", "rounds", "delta", "target_epsilon", "dimensions", "cap")
-        question = {"budgets": asked.named} | {name: getattr(asked, name) for name in names}
+        names = ("users", "rounds", "target_epsilon", "dimensions", "cap")
+        question = {"budgets": asked.named, "delta": asked.central_delta} | {
+            name: getattr(asked, name) for name in names
+        }
         said = {"unit": self.unit, "trust": self.trust, "accuracy_is": self.basis}
         return {
             "question": question,
@@ -96,7 +98,7 @@ def way_of(setting: Setting, change: str = NONE, asked: Question | None = None) 
         rounds=setting.rounds,
         cap=setting.cap,
         epsilon=guarantee.epsilon,
-        delta=question.delta,
+        delta=question.central_delta,
         groups=groups_of(guarantee, question.budgets),
         noise=noise,
         noise_of_weight=left,

@@ -3,12 +3,13 @@
 import shlex
 from typing import Any
 
-from apes.advice.question import DIMENSIONS, Question, as_text
+from apes.advice.question import Question, as_text
 from apes.budgets import PUBLIC_SEED
 from apes.data.digits import NUM_TRAIN
+from apes.defaults import DIMENSIONS, DIMENSIONS_OF_PIXELS
 
 # Coordinates of what `apes train` makes of the embedded digits, and the options that make it.
-_ON_DIGITS: dict[int, list[str]] = {DIMENSIONS: [], 7850: ["--features", "pixels"]}
+_ON_DIGITS: dict[int, list[str]] = {DIMENSIONS: [], DIMENSIONS_OF_PIXELS: ["--features", "pixels"]}
 _OWN_TABLE = ["--data", "TABLE.csv", "--user-column", "USER", "--label-column", "LABEL", "--bounds", "LOW:HIGH"]
 _ORDER = ("framework", "rounds", "clip", "levels", "norm", "cap", "delta", "target_epsilon")
 

@@ -11,10 +11,9 @@ from apes.accounting.cost import MOST_ROUNDS
 from apes.accounting.exposure import MOST_DIMENSIONS
 from apes.budgets import make_budgets, spread_alike
 from apes.checks import positive, positive_array, whole, within
+from apes.defaults import DIMENSIONS, ROUNDS, TARGET_EPSILON, default_delta
 from apes.mathematics.arrays import F64
 
-DIMENSIONS = 2010
-"""Coordinates of what `apes train` trains by default: ten classes of 200 oriented gradients and a bias."""
 MOST_USERS = 10**7
 """Largest population that is looked at: it takes 80 MB."""
 # More different budgets than these are named by a file.
@@ -28,7 +27,7 @@ class Question:
     Attributes:
         budgets: Everybody's own local budget, per coordinate and round, each in (0, inf); at most 10^7.
         rounds: Rounds of training, everybody taking part in each, in [1, 1000000].
-        delta: Delta of the guarantee, in [1e-100, 0.5].
+        delta: Delta of the guarantee, in [1e-100, 0.5] (default 1 / 10 n).
         target_epsilon: Largest certified central epsilon of anybody over all rounds, in (0, inf).
         dimensions: Coordinates of a report, in [1, 10^12].
         cap: Largest local budget that may be used, in (0, inf), if there is such a wish.
@@ -37,9 +36,9 @@ class Question:
     """
 
     budgets: F64 = field(repr=False)
-    rounds: int = 40
-    delta: float = 1e-6
-    target_epsilon: float = 1.0
+    rounds: int = ROUNDS
+    delta: float | None = None
+    target_epsilon: float = TARGET_EPSILON
     dimensions: int = DIMENSIONS
     cap: float | None = None
     spec: str | None = None
@@ -49,7 +48,7 @@ class Question:
         object.__setattr__(self, "budgets", positive_array("budgets", self.budgets))
         whole("users", self.budgets.size, 1, MOST_USERS)
         whole("rounds", self.rounds, 1, MOST_ROUNDS)
-        within("delta", self.delta, SMALLEST_DELTA, 0.5)
+        within("delta", self.central_delta, SMALLEST_DELTA, 0.5)
         positive("target_epsilon", self.target_epsilon)
         whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS)
         if self.cap is not None:
@@ -59,6 +58,11 @@ class Question:
     def users(self) -> int:
         """How many people there are."""
         return self.budgets.size
+
+    @property
+    def central_delta(self) -> float:
+        """Delta of the guarantee, as it was given or as it goes with so many people."""
+        return default_delta(self.users) if self.delta is None else self.delta
 
     @cached_property
     def different(self) -> tuple[F64, F64]:
@@ -77,7 +81,7 @@ class Question:
         spec = self.named
         if kind == "file":
             spec = _as_shares(own) or f"file:{users}_BUDGETS.csv"
-        return replace(self, budgets=own, spec=spec)
+        return replace(self, budgets=own, spec=spec, delta=self.central_delta)
 
 
 def _counted(budgets: F64) -> tuple[F64, F64]:

@@ -8,6 +8,7 @@ from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import Guarantee, certified_epsilon
 from apes.advice.question import Question
 from apes.analyzer.optimizer import ServerOptimizer
+from apes.defaults import CLIP, NORM, NORM_TO_CLIP
 from apes.errors import ParameterError
 from apes.models.logistic import LogisticRegression
 from apes.terms.plan import Plan
@@ -15,9 +16,6 @@ from apes.terms.plan import Plan
 BITS, FIRST, LEVELS = "bits", "top-b-first", "levels"
 NAMES = {BITS: "one bit with a norm", FIRST: "top-b-first", LEVELS: "apes, 256 levels"}
 """The kinds of reports that are compared, each with what it is called."""
-_CLIP, _NORM = 0.1, 1.0
-# R / C of one-bit reports: beyond it coordinates begin to be cut off (docs/fitting.md).
-_RATIO = 10.0
 _CLASSES = 10
 
 
@@ -34,14 +32,14 @@ class Setting:
     def plan(self) -> Plan:
         """The choices, without a target."""
         asked = self.question
-        common: dict[str, Any] = {"rounds": self.rounds, "cap": self.cap, "delta": asked.delta}
+        common: dict[str, Any] = {"rounds": self.rounds, "cap": self.cap, "delta": asked.central_delta}
         if self.kind == BITS:
             # Beyond sqrt(d) the norm bounds nothing that the clip bound does not.
-            clip = _NORM / min(_RATIO, math.sqrt(asked.dimensions))
-            return Plan("apes", clip=clip, norm=_NORM, **common)
+            clip = NORM / min(NORM_TO_CLIP, math.sqrt(asked.dimensions))
+            return Plan(clip=clip, norm=NORM, **common)
         if self.kind == FIRST:
-            return Plan("s-apes-first", clip=_CLIP, **common)
-        return Plan("apes", clip=_CLIP, levels=256, **common)
+            return Plan("s-apes-first", clip=CLIP, **common)
+        return Plan("apes", clip=CLIP, levels=256, **common)
 
     @property
     def exposure(self) -> Exposure:
@@ -51,7 +49,7 @@ class Setting:
 
     def epsilon(self) -> float:
         """Certified for everybody, over all rounds."""
-        return certified_epsilon(self.exposure, self.question.delta, self.rounds)
+        return certified_epsilon(self.exposure, self.question.central_delta, self.rounds)
 
     def guarantee(self) -> Guarantee:
         """All that is certified, by the accountant that a training has."""

@@ -45,7 +45,7 @@ class _Shape:
 
 def capped(setting: Setting) -> Setting | None:
     """With about the largest cap on budgets that keeps within the target; None if none above a millionth does."""
-    target, delta = setting.question.target_epsilon, setting.question.delta
+    target, delta = setting.question.target_epsilon, setting.question.central_delta
     boldest = float(setting.question.budgets.max())
     low, high = 0.0, boldest if setting.cap is None else min(boldest, setting.cap)
     shape, allowed, cap, best = _Shape(setting), largest_mu(target, delta), high, None
@@ -79,7 +79,7 @@ def shortened(setting: Setting) -> Setting | None:
 
 def crowded(setting: Setting) -> Setting | None:
     """With about the fewest people, spread over budgets as these are, who keep within the target; None beyond 10^7."""
-    target, delta = setting.question.target_epsilon, setting.question.delta
+    target, delta = setting.question.target_epsilon, setting.question.central_delta
     users, found, epsilon, allowed = setting.question.users, setting, setting.epsilon(), largest_mu(target, delta)
     while not epsilon <= target:
         # The shift falls like the square root of their number.

@@ -79,5 +79,5 @@ def question_in_words(question: Question) -> str:
     people = "1 person" if question.users == 1 else f"{question.users:,} people"
     return (
         f"{people} with local budgets of {spread}, {rounds} of {question.dimensions:,} coordinates: at most epsilon "
-        f"{question.target_epsilon:g} at delta {question.delta:g} for anybody, over everything."
+        f"{question.target_epsilon:g} at delta {question.central_delta:g} for anybody, over everything."
     )

@@ -11,6 +11,8 @@ from apes.accounting.words import counted, meaning
 from apes.checks import unused
 from apes.cli import answers, display, shared
 from apes.cli.certifying import Invitation, certified_again
+from apes.cli.options import Preset
+from apes.defaults import BUDGETS, FRAMEWORK, PRIVATE, USERS
 from apes.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -20,44 +22,61 @@ if TYPE_CHECKING:
 # parameters: one per option, as typer wants it.
 def account_command(
     asked: typer.Context,
-    budgets: shared.Budgets = "uniform2",
-    users: shared.Users = 10_000,
-    dimensions: shared.Dimensions = 7850,
-    rounds: Annotated[int, typer.Option(help="Rounds with the same participants.")] = 40,
-    delta: Annotated[float, typer.Option(help="Delta of the user-level guarantees.")] = 3.6e-5,
+    budgets: shared.Budgets = BUDGETS,
+    users: shared.Users = USERS,
+    dimensions: shared.PlanDimensions = None,
+    rounds: shared.PlanRounds = None,
+    target_epsilon: shared.PlanTarget = None,
+    delta: shared.Delta = None,
     levels: shared.Levels = None,
-    clip: shared.Clip = 0.1,
-    norm: shared.Norm = None,
-    cap: shared.Cap = None,
+    clip: shared.PlanClip = None,
+    norm: shared.PlanNorm = None,
+    cap: shared.PlanCap = None,
     delta_s: Annotated[float, typer.Option(help="Delta at which bounds per coordinate are compared.")] = 1e-8,
     colluders: Annotated[int, typer.Option(help="Users who tell the adversary what they reported.")] = 0,
-    framework: shared.FrameworkName = "apes",
+    framework: shared.FrameworkName = FRAMEWORK,
     sparsifier: shared.SparsifierName = None,
     keep: shared.Keep = None,
     seed: shared.Seed = 1,
+    preset: Preset = PRIVATE,
     run: Annotated[Path | None, typer.Option(help="Certify this run again, from its log alone.")] = None,
     invitation: Invitation = None,
     plot: shared.Plot = None,
     as_json: shared.Json = False,
 ) -> None:
-    """Say what is proved about the central privacy of a population, and what the literature would claim."""
+    """Say what is proved about the central privacy of a population, and what the literature would claim.
+
+    Without options: of the training of `apes train`, whose clip bound and cap are fitted to the budgets.
+    """
     if run is not None:
         unused(_given(asked, but=("run", "invitation", "plot", "as_json")), "a run has its own")
         _account_of_run(run, invitation, plot, as_json)
         return
     unused({"invitation": invitation}, "it goes with --run")
     from apes.accounting.account import Question, account
+    from apes.budgets import make_budgets
+    from apes.cli.plan_words import plan_as_dict, plan_in_words
+    from apes.terms.fitting import fitted_to
 
-    choices = {"clip": clip, "norm": norm, "cap": cap, "framework": framework, "sparsifier": sparsifier, "keep": keep}
-    terms = shared.certified_terms(levels, **choices)
-    exposure = shared.exposure_of(terms, budgets, users, seed, dimensions)
-    began, question = time.perf_counter(), Question(exposure, rounds, delta, delta_s, colluders)
+    bounds = shared.with_preset(preset, clip=clip, norm=norm, cap=cap, rounds=rounds, dimensions=dimensions)
+    size = bounds.pop("dimensions")
+    kind = {"framework": framework, "sparsifier": sparsifier, "keep": keep}
+    plan = shared.certified_plan(levels, **kind, **bounds, delta=delta, target_epsilon=target_epsilon)
+    if not plan.is_open:
+        unused({"target_epsilon": target_epsilon}, "clip bound and cap are not fitted to one")
+    own = make_budgets(budgets, users, seed)
+    began = time.perf_counter()
     with display.working() as show:
-        result = account(question, show)
-    asked_for = {"rounds": rounds, "users": users, "delta_s": delta_s, "cap": cap}
+        show("fitting clip bound and cap to the budgets")
+        settled = fitted_to(plan, own, size)
+        terms = settled.terms
+        exposure, at = terms.exposure(0, terms.applied(own), size), terms.central_delta(own.size)
+        result = account(Question(exposure, terms.rounds, at, delta_s, colluders), show)
+    about = plan_as_dict(settled, is_fitted=plan.is_open)
+    asked_for = {"rounds": terms.rounds, "users": users, "delta_s": delta_s, "cap": terms.cap, "plan": about}
     answer = asked_for | _as_dict(result) | {"seconds": time.perf_counter() - began}
-    _draw(result, plot, _title(asked.params))
-    shared.tell(answer, as_json, lambda: answers.account(answer))
+    _draw(result, plot, _title(asked.params | {"rounds": terms.rounds, "cap": terms.cap}))
+    shared.tell(answer, as_json, lambda: answers.account(answer, plan_in_words(about)))
 
 
 def _title(asked: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from apes.checks import whole
 from apes.cli import shared
+from apes.defaults import BUDGETS, DIMENSIONS, ROUNDS, TARGET_EPSILON, USERS
 from apes.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ _WIDTH = 80
 
 # parameters: one per option, as typer wants it.
 def advise_command(
-    target_epsilon: Annotated[float, typer.Option(help="Largest certified epsilon of anybody over all rounds.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Delta of the guarantee.")] = 1e-6,
-    budgets: shared.Budgets = "uniform2",
+    target_epsilon: Annotated[
+        float, typer.Option(help="Largest certified epsilon of anybody over all rounds.")
+    ] = TARGET_EPSILON,
+    delta: shared.Delta = None,
+    budgets: shared.Budgets = BUDGETS,
     users: Annotated[int | None, typer.Option(help=_USERS)] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of training; everybody takes part in each.")] = 40,
-    dimensions: Annotated[int, typer.Option(help="Coordinates of a report (2010: the digits).")] = 2010,
+    rounds: Annotated[int, typer.Option(help="Rounds of training; everybody takes part in each.")] = ROUNDS,
+    dimensions: Annotated[int, typer.Option(help=f"Coordinates of a report ({DIMENSIONS}: the digits).")] = DIMENSIONS,
     cap: Annotated[float | None, typer.Option(help="Largest local budget that may be used.")] = None,
     seed: shared.Seed = 1,
     html: Annotated[Path | None, typer.Option(help=_HTML)] = None,
@@ -44,7 +47,7 @@ def advise_command(
     if users is not None:
         whole("users", users, 1, MOST_USERS)
     is_file = budgets.startswith("file:")
-    asked = make_budgets(budgets, users if users is not None or is_file else 10_000, seed)
+    asked = make_budgets(budgets, users if users is not None or is_file else USERS, seed)
     question = Question(asked, rounds, delta, target_epsilon, dimensions=dimensions, cap=cap, spec=budgets, seed=seed)
     if html is not None:
         check_page(html)

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from apes.federation.inclusion import ReportStatus
 
 
-def account(answer: dict[str, Any]) -> None:
-    """Print what the accountant found: of a user first, whom it is about; then of a coordinate, which is compared."""
+def account(answer: dict[str, Any], plan: str) -> None:
+    """Print of which plan this is; what is certified of a user; then of a coordinate, which is compared."""
+    answers.print(plan, markup=False)
     total, rounds = answer["certified"]["total"], f"all {counted(answer['rounds'], 'round')}"
     table = table_of("[bold]Per user, certified[/] (one user's data replaced)", ("", *_FIGURES))
     for name, what in (("round", "one round"), ("total", rounds)):
@@ -132,20 +133,32 @@ def included(reports: "list[ReportStatus]") -> None:
 
 
 def federation(summary: dict[str, Any]) -> None:
-    """Print what a federation's run came to."""
+    """Print what a federation's run came to, beside what `apes train` came to with the same people."""
     from apes.training.baseline import Judged
 
-    certified, users, accuracy = summary["certified"], summary["participants_by_round"], summary["accuracy"]
-    loss = f"loss [bold]{summary['loss']:.4f}[/]"
-    reached = loss if accuracy is None else f"accuracy [bold]{100 * accuracy:.2f} %[/]"
-    judged = Judged(accuracy, summary["loss"], summary.get("baseline"), summary.get("test_rows"))
+    certified, users = summary["certified"], summary["participants_by_round"]
+    judged = Judged(summary["accuracy"], summary["loss"], summary.get("baseline"), summary.get("test_rows"))
     if judged.verdict is not None:
         answers.print(f"[bold]{judged.verdict}[/]", highlight=False)
-    reached += "" if judged.guess is None else f" ({judged.guess})"
+    guess = "" if judged.guess is None else f" ({judged.guess})"
     answers.print(
-        f"[bold]{summary['rounds']} rounds[/] with {min(users)} to {max(users)} participants: "
-        f"{reached}, certified epsilon [bold]{upwards(certified['epsilon'])}[/] "
+        f"[bold]{counted(summary['rounds'], 'round')}[/] with {min(users)} to {max(users)} participants: "
+        f"{_reached(summary)}{guess}, certified epsilon [bold]{upwards(certified['epsilon'])}[/] "
         f"at delta {upwards(certified['delta'], 3)} (a user, all rounds, whoever chose who takes part: the limit that "
         f"was agreed; {upwards(certified['epsilon_by_round'][-1])} was spent): {certified['meaning']}"
         f"{''.join(f'; but {escape(caveat)}' for caveat in certified['caveats'])}"
     )
+    simulated = summary.get("simulated")
+    if simulated is not None:
+        # Of some ways to train nothing is certified.
+        epsilon = simulated["epsilon"]
+        costs = "nothing certified" if epsilon is None else f"certified epsilon [bold]{upwards(epsilon)}[/]"
+        answers.print(
+            f"`apes train`, the same people in one process, {counted(simulated['rounds'], 'round')}: "
+            f"{_reached(simulated)}, {costs} at delta {upwards(simulated['delta'], 3)}"
+        )
+
+
+def _reached(result: dict[str, Any]) -> str:
+    accuracy = result["accuracy"]
+    return f"loss [bold]{result['loss']:.4f}[/]" if accuracy is None else f"accuracy [bold]{100 * accuracy:.2f} %[/]"

@@ -8,11 +8,12 @@ from typing import Any, get_args, get_type_hints
 
 from apes.budgets import absolute_place
 from apes.checks import one_of, shown, unused
-from apes.cli.options import CHOICES, PAPER, PRIVATE
+from apes.cli.options import CHOICES
 from apes.cli.shared import parse_levels
 from apes.data import NAMES
 from apes.data.table.opening import check_is_there, is_table
 from apes.data.table.spelling import absolute
+from apes.defaults import PRESETS, PRIVATE
 from apes.errors import DataError, ParameterError
 from apes.storage.settings import read_settings
 from apes.terms.own_table import OwnTable
@@ -25,8 +26,6 @@ _PLACES = ("budgets", "target_epsilon")
 _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 # Nobody's budget is made up silently: a law comes from whoever trains, not from a plan for others.
 _OF_TABLES = {field.name for kind in (OwnTable, Plan) for field in fields(kind)} - {"budgets"}
-PRESETS: dict[str, dict[str, Any]] = {PRIVATE: {}, PAPER: {"clip": 0.1, "features": "pixels"}}
-"""What is chosen where nothing else is: the best we know at a total epsilon of 1, or the paper's setting."""
 
 
 @dataclass(frozen=True)

@@ -85,12 +85,14 @@ def included_command(
         raise typer.Exit(1)
 
 
-def up_command(folder: shared.Folder, as_json: shared.Json = False) -> None:
+def up_command(
+    folder: shared.Folder, allow_no_protection: shared.AllowNoProtection = False, as_json: shared.Json = False
+) -> None:
     """Start shuffler, SuperLink, couriers and vaults, train, and stop them again; goes on where it stopped."""
     from apes.federation.renewal import certificate_warnings
     from apes.federation.trial.trial import Trial
 
-    trial = Trial(folder)
+    trial = Trial(folder, allow_no_protection=allow_no_protection)
     for warning in certificate_warnings(trial.layout):
         display.console.print(f"warning: {warning}")
     began = time.perf_counter()
@@ -100,6 +102,8 @@ def up_command(folder: shared.Folder, as_json: shared.Json = False) -> None:
     summary = json.loads(trial.summary.read_text())
     if "refused" in summary:
         raise BudgetExceeded(summary["refused"])
+    simulated = trial.simulated()
+    summary["simulated"] = None if simulated is None else asdict(simulated)
     summary["seconds"] = time.perf_counter() - began
     shared.tell(summary, as_json, lambda: answers.federation(summary))
 

@@ -1,6 +1,7 @@
 """Commands that bring a federation about: init for a trial; invite and join, each for its own party."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,8 +9,9 @@ import typer
 
 from apes.checks import address, unused
 from apes.cli import display, shared
-from apes.cli.options import PAPER, with_choices
+from apes.cli.options import Choice, Preset, with_choices
 from apes.cli.table_options import with_table_choices
+from apes.defaults import FEDERATION_SILOS, FEDERATION_USERS, PRIVATE
 from apes.errors import ParameterError
 from apes.federation.device_accounts import COURIER_ACCOUNT, VAULT_ACCOUNT, DeviceAccounts
 
@@ -33,18 +35,22 @@ Model = Annotated[
         help="MODULE:ATTRIBUTE of a model that you installed and let run here (default: one that is built in)."
     ),
 ]
+_SILOS = f"Silos that the users are spread over (default {FEDERATION_SILOS}, without --devices)."
+_USERS = Choice(int, f"Number of users (default {FEDERATION_USERS}, or one per device).")
+_NO_COMPARISON = "Do not train the same people in one process too, for `up` to show beside the federation's accuracy."
 # What an installed model has of its own.
 _OF_BUILT_IN = ("update", "local_epochs", "local_learning_rate", "mu")
 
 
-@with_choices
+@partial(with_choices, otherwise={"users": _USERS})
 @with_table_choices
 # parameters: one per option, as typer wants it.
 def init_command(
     choices: dict[str, Any],
     folder: shared.Folder,
     devices: Annotated[int | None, typer.Option(help="Devices of one user each.")] = None,
-    silos: Annotated[int | None, typer.Option(help="Silos that the users are spread over.")] = None,
+    silos: Annotated[int | None, typer.Option(help=_SILOS)] = None,
+    preset: Preset = PRIVATE,
     model: Model = None,
     data_dir: shared.DataDir = None,
     smallest_cohort: Annotated[
@@ -54,29 +60,40 @@ def init_command(
     colluding: Colluding = None,
     round_seconds: RoundSeconds = 600.0,
     keep_sealed: Annotated[bool, typer.Option(help="Let the analyzer keep the sealed reports.")] = False,
+    allow_no_protection: shared.AllowNoProtection = False,
+    no_comparison: Annotated[bool, typer.Option("--no-comparison", help=_NO_COMPARISON)] = False,
     as_json: shared.Json = False,
 ) -> None:
-    """Make keys, certificates, policy, terms, data and start scripts for a trial on this machine."""
+    """Make keys, certificates, policy, terms, data and start scripts for a trial on this machine.
+
+    Planned as `apes train` plans for the same people: within a target, which clip bound and cap are fitted to.
+    """
     from apes.cli.choices import names_table
+    from apes.federation.trial.comparison import simulate, write_comparison
     from apes.federation.trial.setup import set_up
 
-    if (devices is None) == (silos is None):
-        got = "none" if devices is None else f"{devices!r} and {silos!r}"
-        raise ParameterError(f"devices or silos must be given, one of them; got {got}")
+    if devices is not None and silos is not None:
+        raise ParameterError(f"devices or silos must be left out, one of them; got {devices!r} and {silos!r}")
     if devices is not None and not names_table(choices) and choices.setdefault("users", devices) != devices:
         raise ParameterError(f"users must be left out: every device is one user; got {choices['users']!r}")
-    chosen = _chosen(choices, model)
+    if not names_table(choices):
+        choices.setdefault("users", FEDERATION_USERS)
+    chosen = _chosen(choices, model, preset)
     subject, people = _subject(chosen, data_dir)
     users = people.budgets.size
     if devices is not None and devices != users:
         raise ParameterError(
             f"devices must be {users}, one per user who trains, or left out for silos; got {devices!r}"
         )
+    vaults = min(users, FEDERATION_SILOS) if devices is None and silos is None else devices or silos or 0
     how: dict[str, Any] = {"smallest_cohort": smallest_cohort, "largest_card": largest_card, "colluding": colluding}
-    plan, vaults = chosen.plan, devices or silos or 0
+    how |= {"round_seconds": round_seconds, "keep_sealed": keep_sealed, "allow_no_protection": allow_no_protection}
     with display.steps("making keys", "users") as progress:
-        how |= {"round_seconds": round_seconds, "keep_sealed": keep_sealed, "progress": progress}
-        federation = set_up(folder, plan, subject, people, vaults, model=model, **how)
+        federation = set_up(folder, chosen.plan, subject, people, vaults, model=model, progress=progress, **how)
+    if not no_comparison and model is None:
+        with display.working() as say:
+            say("training the same people in one process, for comparison")
+            write_comparison(folder, simulate(chosen.plan, subject, people))
     text = f"{folder}: {federation.vaults} vaults, {federation.users} users; next: apes federation up {folder}"
     shared.tell({"folder": str(folder), "model": model, **asdict(federation)}, as_json, text)
 
@@ -95,9 +112,11 @@ def invite_command(
     largest_budget: Annotated[float, typer.Option(help="Largest local budget taken.")],
     largest_card: Annotated[int, _CARD] = 1,
     colluding: Colluding = None,
+    preset: Preset = PRIVATE,
     model: Model = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the files of the public test set.")] = None,
     round_seconds: RoundSeconds = 600.0,
+    allow_no_protection: shared.AllowNoProtection = False,
     as_json: shared.Json = False,
 ) -> None:
     """Make the folders of shuffler, SuperLink and analyzer, and an invitation, for a federation on several hosts."""
@@ -109,10 +128,11 @@ def invite_command(
     if names_table(choices) and not {"budgets", "budget_column"} & choices.keys():
         # Nobody's budgets are looked at before they join.
         choices["budgets"] = "constant:1"
-    chosen = _chosen(choices, model)
+    chosen = _chosen(choices, model, preset)
     servers = Servers(address("shuffler", shuffler), address("superlink", superlink), nodes, round_seconds)
     limits = Limits(smallest_budget, largest_budget, smallest_cohort, largest_card, colluding)
-    task = task_of(chosen.plan, _public_subject(chosen, choices, data_dir), limits, model)
+    subject = _public_subject(chosen, choices, data_dir)
+    task = task_of(chosen.plan, subject, limits, model, allow_no_protection=allow_no_protection)
     with new_folder(folder) as part:
         invitation = invite(part, task, servers)
     said = {"folder": str(folder), "run": invitation.run, "model": model, "terms": task.terms.digest}
@@ -173,12 +193,15 @@ def join_command(  # long: options, each explained where it is named
     shared.tell(said, as_json, text)
 
 
-def _chosen(choices: dict[str, Any], model: str | None) -> "Choices":
-    from apes.cli.choices import make_choices
+def _chosen(choices: dict[str, Any], model: str | None, preset: str) -> "Choices":
+    from apes.cli.choices import make_choices, names_table
 
     if model is not None:
         unused({name: choices.get(name) for name in _OF_BUILT_IN}, f"{model} has its own updates")
-    return make_choices(choices, preset=PAPER, tables=True)
+        if not names_table(choices):
+            # It was written for images as they are.
+            choices.setdefault("features", "pixels")
+    return make_choices(choices, preset=preset, tables=True)
 
 
 def _subject(chosen: "Choices", data_dir: Path | None) -> "tuple[Subject, People]":

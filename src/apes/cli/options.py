@@ -4,15 +4,29 @@ They are written down here, since whoever asks for help is not to wait for what 
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from apes.data import NAMES
-
-PRIVATE, PAPER = "private", "paper"
+from apes.defaults import (
+    BUDGETS,
+    CLIP,
+    DATA,
+    DELTA_IN_WORDS,
+    FEATURES,
+    FRAMEWORK,
+    NORM,
+    PAPER,
+    PRIVATE,
+    ROUNDS,
+    ROUNDS_NOT_OPEN,
+    TARGET_EPSILON,
+    USERS,
+)
 
 
 class Choice(NamedTuple):
@@ -27,14 +41,14 @@ _FRAMEWORKS = "non-private, ldp-min, pldp, unis, apes, s-apes, s-apes-threshold,
 # fmt: off
 OF_SIMULATION: dict[str, Choice] = {
     "data": Choice(str, f"Data set: {', '.join(NAMES)}; for train also an own table, a .csv, .parquet or .npz file, or "
-                   "a folder of .parquet files.", "digits"),
+                   "a folder of .parquet files.", DATA),
     "normalise": Choice(str, "pixels (in [0, 1]) or unit-norm (every image of L2 norm 1).", "pixels"),
     "features": Choice(str, "What users make of their images first, in public: pixels or oriented-gradients (with :N "
-                       "behind it, of N by N cells).", "oriented-gradients"),
+                       "behind it, of N by N cells).", FEATURES),
     "split": Choice(str, "How images are spread over users: iid, label, dirichlet:ALPHA.", "iid"),
-    "users": Choice(int, "Number of users.", 10_000),
+    "users": Choice(int, "Number of users.", USERS),
     "budgets": Choice(str, "Local budgets: uniform1 .. mixgauss3, constant:E, grid:LOW:HIGH, file:PATH[:COLUMN], or "
-                      "shares of the users: 0.1:60%,1:40%.", "uniform2"),
+                      "shares of the users: 0.1:60%,1:40%.", BUDGETS),
     "update": Choice(str, "gradient (Algorithm 1) or fedprox (difference after local steps).", "gradient"),
     "local_epochs": Choice(int, "FedProx: local steps (default 10)."),
     "local_learning_rate": Choice(float, "FedProx: local step size (default 1)."),
@@ -43,14 +57,14 @@ OF_SIMULATION: dict[str, Choice] = {
                    "holds only as long as it stays secret then (default: secret noise)."),
 }
 OF_PLAN: dict[str, Choice] = {
-    "framework": Choice(str, f"One of {_FRAMEWORKS}.", "apes"),
-    "rounds": Choice(int, "Rounds of training; everybody takes part in each (default 60; 40 if clip or levels are "
-                     "given)."),
+    "framework": Choice(str, f"One of {_FRAMEWORKS}.", FRAMEWORK),
+    "rounds": Choice(int, f"Rounds of training; everybody takes part in each (default {ROUNDS}; {ROUNDS_NOT_OPEN} if "
+                     "clip or levels are given)."),
     "clip": Choice(float, "Bound C of every coordinate of an update (default: what spends the target, with a norm; "
-                   "else 0.1)."),
+                   f"else {CLIP:g})."),
     "levels": Choice(str, "Levels of a coded report, 2 to 256, or 'continuous' (default: 2 with a norm, else 256)."),
     "norm": Choice(float, "Bound R of an update's L2 norm, for apes: reports are one bit per coordinate then (default "
-                   "1; none if clip or levels are given)."),
+                   f"{NORM:g}; none if clip or levels are given)."),
     "cap": Choice(float, "Largest local budget that is used; whoever has more uses this much (default: what helps "
                   "accuracy at the target; none if clip or levels are given)."),
     "learning_rate": Choice(float, "The server's step (default: 5 / R with a norm R; else as large as the noise "
@@ -64,11 +78,11 @@ OF_PLAN: dict[str, Choice] = {
                         "1)."),
     "sparsifier": Choice(str, "S-APES: top-b, random-b, threshold, top-b-first (default: the framework's own)."),
     "keep": Choice(float, "S-APES: fraction of coordinates kept (default 0.2; top-b-first: 0.05)."),
-    "delta": Choice(float, "Delta of the certified central guarantee (default 1 / 10 n)."),
-    "target_epsilon": Choice(str, "Certified central epsilon of all rounds together that nobody exceeds (default 1; "
-                             "none if clip or levels are given): no round takes place that would; or, for everybody's "
-                             "own, own:FACTOR (times the own budget) or file:PATH[:COLUMN]: whoever would exceed it is "
-                             "left out of further rounds."),
+    "delta": Choice(float, f"Delta of the certified central guarantee (default {DELTA_IN_WORDS})."),
+    "target_epsilon": Choice(str, "Certified central epsilon of all rounds together that nobody exceeds (default "
+                             f"{TARGET_EPSILON:g}; none if clip or levels are given): no round takes place that would; "
+                             "or, for everybody's own, own:FACTOR (times the own budget) or file:PATH[:COLUMN]: "
+                             "whoever would exceed it is left out of further rounds."),
 }
 # fmt: on
 CHOICES = OF_SIMULATION | OF_PLAN
@@ -76,8 +90,11 @@ PlanOption = Annotated[Path | None, typer.Option("--plan", help="A file that `ap
 Preset = Annotated[str, typer.Option(help=f"Defaults of all else: {PRIVATE} or {PAPER} (the paper's setting).")]
 
 
-def with_choices(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one option for each choice of plan and simulation.
+_NONE: Mapping[str, Choice] = MappingProxyType({})
+
+
+def with_choices(command: Callable[..., None], otherwise: Mapping[str, Choice] = _NONE) -> Callable[..., None]:
+    """Give a command one option for each choice of plan and simulation; some may be chosen ``otherwise`` there.
 
     The command is called with ``choices``, the options that were given, and with its own parameters.
     """
@@ -87,7 +104,7 @@ def with_choices(command: Callable[..., None]) -> Callable[..., None]:
         choices = {name: given.pop(name) for name in CHOICES}
         command(choices={name: value for name, value in choices.items() if value is not None}, **given)
 
-    parameters = [option(name, choice) for name, choice in CHOICES.items()]
+    parameters = [option(name, otherwise.get(name, choice)) for name, choice in CHOICES.items()]
     parameters += [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
     run.__annotations__ = {p.name: p.annotation for p in parameters}

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,27 +15,31 @@ from apes.accounting.cost import MOST_ROUNDS
 from apes.accounting.planner import Answer, Goal
 from apes.accounting.words import upwards
 from apes.budgets import make_budgets, spread_alike
-from apes.checks import one_of, positive, whole
+from apes.checks import one_of, positive, unused, whole
 from apes.cli import display, shared
+from apes.cli.plan_words import plan_as_dict, plan_in_words
+from apes.defaults import NORM, NORM_TO_CLIP, ROUNDS, USERS
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64
 from apes.mathematics.search import Progress
+from apes.mathematics.thresholds import MAX_LEVELS
+from apes.terms.fitting import fitted_to
 from apes.terms.level_choice import LevelChoice, choose_levels
+from apes.terms.plan import Plan
 from apes.terms.terms import Terms
 
 LEVELS = "levels"
-_DEFAULT_USERS = 10_000
 
 
 def run_planning(
     *,
     target_epsilon: float,
-    delta: float,
-    solve: str,
+    delta: float | None,
+    solve: str | None,
     budgets: str,
     users: int | None,
-    dimensions: int,
-    rounds: int,
+    dimensions: int | None,
+    rounds: int | None,
     levels: str | None,
     clip: str | None,
     norm: float | None,
@@ -44,30 +48,78 @@ def run_planning(
     sparsifier: str | None,
     keep: float | None,
     seed: int,
+    preset: str,
     plot: Path | None,
     as_json: bool,
 ) -> None:
     """Search as the options of `apes plan` say (`apes.cli.plan_options`)."""
     clips = parse_clips(clip)
-    bounds = {"norm": norm, "clip": clips[0] if clips else 0.1, "cap": cap}
-    terms = shared.certified_terms(levels, framework=framework, sparsifier=sparsifier, keep=keep, **bounds)
+    kind = {"framework": framework, "sparsifier": sparsifier, "keep": keep}
+    bounds = shared.with_preset(preset, clip=clips[0] if clips else None, norm=norm, rounds=rounds, cap=cap)
+    size = shared.with_preset(preset, dimensions=dimensions)["dimensions"]
+    plan = shared.certified_plan(levels, **kind, **bounds, delta=delta, target_epsilon=target_epsilon)
+    is_whole = solve is None and plan.is_open
+    terms = _terms_of_open(plan, solve, size) if plan.is_open else plan.terms
     # Before a file of budgets is read: what is wrong with the question is not mended by another file.
-    check_solve(solve, clip, terms)
-    own, people = _population(budgets, users, seed)
-    goal = Goal(target_epsilon, delta, rounds, terms.exposure(0, terms.applied(own), dimensions))
-    began = time.perf_counter()
-    if solve == LEVELS:
-        choice = find_levels(goal, clips, plot)
-        result = choice_as_dict(choice, goal, clips)
-        words = _levels_in_words(choice, goal)
+    if is_whole:
+        unused({"plot": None if plot is None else str(plot)}, "there is nothing to draw of a plan; solve for something")
     else:
-        dial = make_dial(solve, goal, lambda size: terms.applied(people(size)), of_file=budgets.startswith("file:"))
-        answer, words = find(dial, solve, goal, plot)
-        result = answer_as_dict(answer, solve, goal)
+        check_solve(solve, clip, terms)
+    own, people = _population(budgets, users, seed)
+    began = time.perf_counter()
+    if is_whole:
+        result, words = _whole_plan(plan, own, size)
+    else:
+        exposure = terms.exposure(0, terms.applied(own), size)
+        goal = Goal(target_epsilon, terms.central_delta(own.size), terms.rounds, exposure)
+        result, words = _solved(str(solve), goal, terms, (people, budgets.startswith("file:")), clips, plot)
     result["seconds"] = time.perf_counter() - began
     shared.tell(result, as_json, lambda: _show(result, words))
     if not result["feasible"]:
         raise typer.Exit(1)
+
+
+def _terms_of_open(plan: Plan, solve: str | None, dimensions: int) -> Terms:
+    """What an open plan's people agree to while one thing is searched for: nothing is fitted to them."""
+    if solve == LEVELS and plan.norm is None:
+        # They are compared without a norm, which goes with two.
+        return replace(plan, levels=MAX_LEVELS).terms
+    norm = NORM if plan.norm is None else plan.norm
+    rounds = ROUNDS if plan.rounds is None else plan.rounds
+    return replace(plan, norm=norm, clip=norm / min(NORM_TO_CLIP, math.sqrt(dimensions)), rounds=rounds).terms
+
+
+def _whole_plan(plan: Plan, own: F64, dimensions: int) -> tuple[dict[str, Any], str]:
+    """The plan that `apes train` fits to these people, and what is certified of it."""
+    with display.working() as show:
+        show("fitting clip bound and cap to the budgets")
+        settled = fitted_to(plan, own, dimensions)
+        terms = settled.terms
+        accountant = terms.accountant(own.size, settled=True)
+        accountant.charge(terms.exposure(0, terms.applied(own), dimensions), terms.rounds)
+    delta, about = terms.central_delta(own.size), plan_as_dict(settled, is_fitted=True)
+    certified = {"epsilon": accountant.epsilon, "delta": delta}
+    target = {"epsilon": settled.target_epsilon, "delta": delta}
+    facts = {"solve": None, "feasible": True, "answer": None, "advice": "", "plan": about}
+    return {**facts, "certified": certified, "target": target}, plan_in_words(about).removesuffix(".")
+
+
+def _solved(
+    solve: str,
+    goal: Goal,
+    terms: Terms,
+    people: tuple[Callable[[int], F64], bool],
+    clips: Sequence[float],
+    plot: Path | None,
+) -> tuple[dict[str, Any], str]:
+    """What was searched for, and how to say it; ``people`` makes budgets, and whether they are spread as in a file."""
+    if solve == LEVELS:
+        choice = find_levels(goal, clips, plot)
+        return choice_as_dict(choice, goal, clips), _levels_in_words(choice, goal)
+    population, of_file = people
+    dial = make_dial(solve, goal, lambda size: terms.applied(population(size)), of_file=of_file)
+    answer, words = find(dial, solve, goal, plot)
+    return answer_as_dict(answer, solve, goal), words
 
 
 def _show(result: dict[str, Any], words: str) -> None:
@@ -83,13 +135,14 @@ def _population(budgets: str, users: int | None, seed: int) -> tuple[F64, Callab
     if budgets.startswith("file:"):
         own = make_budgets(budgets, users, seed)
         return own, partial(spread_alike, own)
-    return make_budgets(budgets, _DEFAULT_USERS if users is None else users, seed), partial(
-        make_budgets, budgets, seed=seed
-    )
+    return make_budgets(budgets, USERS if users is None else users, seed), partial(make_budgets, budgets, seed=seed)
 
 
-def check_solve(solve: str, clip: str | None, terms: Terms) -> None:
+def check_solve(solve: str | None, clip: str | None, terms: Terms) -> None:
     """Raise if the other options do not go with what is solved for."""
+    if solve is None:
+        why = "one fits a plan where clip, levels and framework are left out"
+        raise ParameterError(f"solve must be one of cap, users, rounds, {LEVELS}: {why}; got none")
     one_of("solve", solve, ("cap", "users", "rounds", LEVELS))
     if clip is not None and solve != LEVELS and terms.norm is None:
         raise ParameterError(f"clip must be left out unless levels are solved for or there is a norm; got {clip!r}")

@@ -12,10 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 import typer
 
 from apes.cli.option_names import in_options, option_names
+from apes.defaults import (
+    CLIP,
+    DELTA_IN_WORDS,
+    DIMENSIONS,
+    DIMENSIONS_OF_PIXELS,
+    FEATURES,
+    NORM,
+    PAPER,
+    PRESETS,
+    ROUNDS,
+    ROUNDS_NOT_OPEN,
+    TARGET_EPSILON,
+)
 from apes.errors import ApesError, ParameterError
 
 if TYPE_CHECKING:
-    from apes.accounting.exposure import Exposure
+    from apes.terms.plan import Plan
     from apes.terms.terms import Terms
 
 P = ParamSpec("P")
@@ -54,15 +67,41 @@ DataDir = Annotated[Path | None, typer.Option(help="Folder with the data set's f
 _BUDGETS = "Local budgets: a law, shares as in 0.1:60%,0.5:30%,1:10%, or file:PATH[:COLUMN], as for train."
 Budgets = Annotated[str, typer.Option(help=_BUDGETS)]
 Users = Annotated[int, typer.Option(help="Number of users.")]
+_DIMENSIONS = (
+    f"Coordinates of a report (default {DIMENSIONS}, the digits; {DIMENSIONS_OF_PIXELS} with --preset {PAPER})."
+)
 Dimensions = Annotated[int, typer.Option(help="Coordinates of a report.")]
+PlanDimensions = Annotated[int | None, typer.Option(help=_DIMENSIONS)]
+_NOT_OPEN = "clip, levels or another framework are given"
+PlanRounds = Annotated[
+    int | None,
+    typer.Option(help=f"Rounds with the same participants (default {ROUNDS}; {ROUNDS_NOT_OPEN} if {_NOT_OPEN})."),
+]
 Levels = Annotated[str | None, typer.Option(help="Levels of a coded report, 2 to 256 (256; 2 with a norm).")]
 FrameworkName = Annotated[str, typer.Option(help="apes, s-apes-first, s-apes-threshold, or s-apes with random-b.")]
 SparsifierName = Annotated[str | None, typer.Option(help="As for train.")]
 Keep = Annotated[float | None, typer.Option(help="Fraction of coordinates kept, as for train.")]
 Clip = Annotated[float, typer.Option(help="C, bound of every coordinate; it matters beside a norm only.")]
+PlanTarget = Annotated[
+    float | None,
+    typer.Option(help=f"Certified epsilon that clip bound and cap are fitted to (default {TARGET_EPSILON:g})."),
+]
+PlanClip = Annotated[
+    float | None,
+    typer.Option(help=f"C, bound of every coordinate (default: what spends the target, with a norm; else {CLIP:g})."),
+]
 Norm = Annotated[float | None, typer.Option(help="Bound R of an update's L2 norm, with one-bit reports and a clip C.")]
-Cap = Annotated[float | None, typer.Option(help="Largest local budget that is used; whoever has more uses this much.")]
+_FITTED_NORM = f"Bound R of an update's L2 norm: one-bit reports (default {NORM:g}; none if {_NOT_OPEN})."
+PlanNorm = Annotated[float | None, typer.Option(help=_FITTED_NORM)]
+_CAP = "Largest local budget that is used; whoever has more uses this much"
+_FITTED_CAP = f"{_CAP} (default: what spends the target; none if {_NOT_OPEN})."
+PlanCap = Annotated[float | None, typer.Option(help=_FITTED_CAP)]
+Delta = Annotated[float | None, typer.Option(help=f"Delta of the guarantee (default {DELTA_IN_WORDS}).")]
 Seed = Annotated[int, typer.Option(help="Seed of the budgets.")]
+
+
+_NO_PROTECTION = "Begin even if what is certified protects nobody: an epsilon above 10, or a delta above 0.001."
+AllowNoProtection = Annotated[bool, typer.Option("--allow-no-protection", help=_NO_PROTECTION)]
 
 
 def parse_levels(text: int | str | None) -> int | str | None:
@@ -80,11 +119,22 @@ def certified_terms(levels: str | None, **choices: Any) -> "Terms":
     return terms
 
 
-def exposure_of(terms: "Terms", budgets: str, users: int, seed: int, dimensions: int) -> "Exposure":
-    """What a round with these participants reveals."""
-    from apes.budgets import make_budgets
+def with_preset(preset: str, **choices: Any) -> dict[str, Any]:
+    """Choices of a plan, and the coordinates of a report (``dimensions``), with those of a preset for what is None."""
+    from apes.checks import one_of
 
-    return terms.exposure(0, terms.applied(make_budgets(budgets, users, seed)), dimensions)
+    rest = dict(PRESETS[one_of("preset", preset, list(PRESETS))])
+    rest["dimensions"] = DIMENSIONS if rest.pop("features", FEATURES) == FEATURES else DIMENSIONS_OF_PIXELS
+    return {name: rest.get(name) if value is None else value for name, value in choices.items()}
+
+
+def certified_plan(levels: str | None, **choices: Any) -> "Plan":
+    """A plan with a certificate, open or not."""
+    from apes.terms.plan import Plan
+
+    bound = {name: choices[name] for name in ("framework", "sparsifier", "keep") if choices.get(name) is not None}
+    certified_terms(None, **bound)
+    return Plan(levels=parse_levels(levels), **choices)
 
 
 def tell(facts: dict[str, Any], as_json: bool, text: str | Callable[[], None] | None = None) -> None:

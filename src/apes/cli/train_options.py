@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from apes.cli import shared
-from apes.cli.options import PRIVATE, PlanOption, Preset, with_choices
+from apes.cli.options import PlanOption, Preset, with_choices
 from apes.cli.table_options import with_table_choices
+from apes.defaults import PRIVATE
 
 _OUT = "Folder for model, report, metrics, exposures, checkpoint, pictures."
 _RESUME = "Go on with the run in this folder; with more --rounds than it had, where its target covers them."

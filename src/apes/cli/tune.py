@@ -9,6 +9,7 @@ import typer
 from apes.checks import one_of
 from apes.cli import answers, display, shared
 from apes.data import NAMES, load
+from apes.defaults import BUDGETS, DATA, DELTA_IN_WORDS, TARGET_EPSILON, USERS
 from apes.errors import ParameterError
 from apes.storage.version import __version__
 
@@ -22,13 +23,15 @@ _FEATURES = "Keep to these features; by default oriented gradients with as many 
 
 # parameters: one per option, as typer wants it.
 def tune_command(
-    data: Annotated[str, typer.Option(help=_DATA)] = "digits",
+    data: Annotated[str, typer.Option(help=_DATA)] = DATA,
     data_dir: shared.DataDir = None,
-    users: Annotated[int, typer.Option(help="Users who will train.")] = 10_000,
-    budgets: shared.Budgets = "uniform2",
+    users: Annotated[int, typer.Option(help="Users who will train.")] = USERS,
+    budgets: shared.Budgets = BUDGETS,
     split: Annotated[str, typer.Option(help="How images are spread over users, as for train.")] = "iid",
-    target_epsilon: Annotated[float, typer.Option(help="Certified central epsilon of all rounds together.")] = 1.0,
-    delta: Annotated[float | None, typer.Option(help="Its delta (default 1 / 10 n).")] = None,
+    target_epsilon: Annotated[
+        float, typer.Option(help="Certified central epsilon of all rounds together.")
+    ] = TARGET_EPSILON,
+    delta: Annotated[float | None, typer.Option(help=f"Its delta (default {DELTA_IN_WORDS}).")] = None,
     features: Annotated[str | None, typer.Option(help=_FEATURES)] = None,
     for_data: Annotated[str | None, typer.Option("--for", help=_FOR)] = None,
     runs: Annotated[int, typer.Option(help="Trainings in all, 8 to 10,000.")] = 20,

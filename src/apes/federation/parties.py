@@ -107,10 +107,15 @@ class Task:
     schedule: Schedule
     test: Examples  # public, to judge the model by
     model: str | None = None  # of an installed model, as the analyzer's owner names it
+    allow_no_protection: bool = False  # whether terms that protect nobody are what is wanted
 
 
 def invite(folder: Path, task: Task, servers: Servers) -> Invitation:
-    """Make the folders of shuffler, SuperLink and analyzer, and that of the invitation, which is returned."""
+    """Make the folders of shuffler, SuperLink and analyzer, and that of the invitation, which is returned.
+
+    Terms that protect nobody are refused, unless the task allows them by name.
+    """
+    task.terms.check_protects(allowed=task.allow_no_protection)
     layout, authority = Layout(folder), Authority()
     opener, organiser, signer, announcer = (
         X25519PrivateKey.generate(),

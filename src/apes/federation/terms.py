@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from apes.accounting.cost import Cost
 from apes.accounting.exposure import Exposure
 from apes.accounting.guarantee import cover_of
+from apes.accounting.words import judged, protects
 from apes.checks import whole
 from apes.data.table.schema import Schema
 from apes.errors import ApesError, DataError, ParameterError
@@ -116,6 +117,29 @@ class FederationTerms:
             got = repr(self.terms.target_epsilon)
             raise ParameterError(f"target_epsilon must be a number in a federation: vaults keep own limits; got {got}")
         return self.terms.target_epsilon
+
+    @property
+    def epsilon(self) -> float:
+        """Certified central epsilon of a whole run for everybody, at the terms' delta, whoever takes part in what.
+
+        The target, which the shuffler enforces, or less; infinite where there is neither.
+        """
+        delta = self.terms.central_delta(1)
+        if self.target is not None and protects(self.target, delta):
+            # A certificate takes a second, and need not be asked for.
+            return self.target
+        limit = self.limit.epsilon(delta)
+        return limit if self.target is None else min(limit, self.target)
+
+    def check_protects(self, *, allowed: bool) -> None:
+        """Raise if the terms protect nobody, unless that is allowed."""
+        epsilon, delta = self.epsilon, self.terms.central_delta(1)
+        if not (allowed or protects(epsilon, delta)):
+            raise ParameterError(
+                "allow_no_protection must be given to begin a federation under these terms, which certify "
+                f"{judged(epsilon, delta)}. By default a plan is fitted to a target: leave clip, levels and framework "
+                "out, or name a target_epsilon; delta is small enough where there are many users, or where it is given"
+            )
 
     @property
     def rounds(self) -> int:

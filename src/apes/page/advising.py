@@ -7,6 +7,7 @@ from apes.advice.accuracy import measured
 from apes.advice.advise import advise
 from apes.advice.question import Question
 from apes.advice.reporting import BITS, FIRST, LEVELS
+from apes.defaults import CLIP, NORM
 from apes.mathematics.search import Progress
 from apes.page.copies import budgets_text
 from apes.page.setting import Setting, people
@@ -14,14 +15,13 @@ from apes.terms.terms import Terms
 
 KINDS = {"one-bit": BITS, "s-apes-first": FIRST, "apes": LEVELS}
 """Ways of the page, as the adviser calls them."""
-# What accuracies were measured with: the default share of coordinates, and these bounds.
-_CLIP, _NORM = 0.1, 1.0
 
 
 def accuracy(setting: Setting, noise: float | None) -> dict[str, Any]:
     """Expected accuracy on public data, in [0, 1], or None and why there is none."""
+    # Measured were the default bounds, and the default share of coordinates.
     keep = Terms("s-apes-first").sparsification
-    is_measured = setting.clip == _CLIP and setting.norm in (None, _NORM)
+    is_measured = setting.clip == CLIP and setting.norm in (None, NORM)
     if setting.keep is not None and keep is not None:
         is_measured = is_measured and setting.keep == keep.keep
     if noise is None or not is_measured or KINDS[setting.way] not in measured().surfaces:

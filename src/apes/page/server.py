@@ -17,6 +17,7 @@ from apes.errors import ApesError, ParameterError
 from apes.page.advising import advice
 from apes.page.desk import Desk
 from apes.page.door import Door, Refused, body_of
+from apes.page.opening import opening
 from apes.page.setting import Setting, SettingError, read_setting, read_target
 from apes.page.uploads import MOST_BYTES, Uploads, read_upload
 
@@ -112,6 +113,10 @@ def _add_files(app: FastAPI) -> None:
             content, kind = file.read_bytes(), _KINDS[file.suffix]
             place = "/" if file.name == "index.html" else f"/{file.name}"
             app.get(place)(partial(_file, content, kind))
+
+    @app.get("/opening")
+    async def start() -> dict[str, object]:
+        return opening()
 
     @app.get("/health")
     async def health() -> dict[str, str]:

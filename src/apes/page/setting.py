@@ -14,6 +14,7 @@ from apes.accounting.cost import MOST_ROUNDS
 from apes.accounting.exposure import MOST_DIMENSIONS, Exposure
 from apes.budgets import make_budgets, users_by_share
 from apes.checks import one_of, positive, whole, within
+from apes.defaults import default_delta
 from apes.errors import ApesError, ParameterError
 from apes.mathematics.arrays import F64
 from apes.page.uploads import Upload, Uploads
@@ -124,13 +125,14 @@ def read_setting(asked: Mapping[str, Any], uploads: Uploads) -> Setting:
     way = field("way", lambda value: one_of("way", str(value)[:_LONGEST_TEXT], WAYS), "apes")
     upload = field("upload", uploads.named, None) if asked.get("upload") else None
     budgets = field("shares", read_shares, "") if upload is None else ""
+    users = field("users", _read_users, 1) if upload is None else upload.budgets.size
     setting = Setting(
-        field("users", _read_users, 1) if upload is None else upload.budgets.size,
+        users,
         budgets,
         upload,
         field("rounds", lambda value: whole("rounds", typed_whole(value), 1, MOST_ROUNDS), 1),
         field("dimensions", lambda value: whole("dimensions", typed_whole(value), 1, MOST_DIMENSIONS), 1),
-        field("delta", lambda value: within("delta", typed(value), 1e-100, 0.5), 0.5),
+        field("delta", lambda value: _read_delta(value, users), 0.5),
         way,
         field("clip", lambda value: positive("clip", typed(value)), 1.0),
         field("norm", lambda value: positive("norm", typed(value)), 1.0) if way == "one-bit" else None,
@@ -159,6 +161,11 @@ def read_target(asked: Mapping[str, Any]) -> float:
 
 def _read_users(value: Any) -> int:
     return whole("users", typed_whole(value), 1, MOST_USERS)
+
+
+def _read_delta(value: Any, users: int) -> float:
+    """Delta; where nothing was typed, what goes with so many people."""
+    return default_delta(users) if value == "" else within("delta", typed(value), 1e-100, 0.5)
 
 
 def _read_keep(value: Any) -> float:

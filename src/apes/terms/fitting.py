@@ -13,8 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from apes.accounting.accountant import Accountant
 from apes.accounting.composition.gaussian import largest_mu
-from apes.checks import positive_array
+from apes.accounting.exposure import Exposure
+from apes.checks import positive_array, whole
+from apes.defaults import NORM, NORM_TO_CLIP, ROUNDS, TARGET_EPSILON
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64
 from apes.mathematics.search import bisect
@@ -22,14 +25,6 @@ from apes.models.model import Model, check_model
 from apes.terms.plan import Plan
 from apes.terms.terms import Terms
 
-TARGET = 1.0
-"""Certified central epsilon of an open plan, over all rounds, if it names none."""
-NORM = 1.0
-"""R of an open plan, if it names none: rows of norm 9 give updates of about that size."""
-ROUNDS = 60
-"""Rounds of an open plan, if it names none."""
-# R / C at which clipping of single coordinates does not show yet (tuned on the embedded digits).
-_RATIO = 10.0
 # The cap is found to this precision, and the clip bound to the other one.
 _BOLDEST = 100.0
 _CAP_STEPS, _CAP_PRECISION, _HAIR = 20, 2e-3, 1e-6
@@ -46,18 +41,35 @@ def fitted(plan: Plan, budgets: F64, model: Model) -> Plan:
     Guarantee:
         All rounds together cost nobody more than the target. They may cost less where more would not help.
     """
+    return fitted_to(plan, budgets, check_model(model).size) if plan.is_open else plan
+
+
+def fitted_to(plan: Plan, budgets: F64, dimensions: int, *, adaptive: bool = False) -> Plan:
+    """The same by the number of coordinates that are trained, in [1, inf).
+
+    Args:
+        plan: What is chosen already.
+        budgets: The people's own local budgets, per coordinate and round.
+        dimensions: Coordinates of what they train.
+        adaptive: Whether who takes part in which round may be chosen by what was released before, as in a federation.
+            All rounds, of people with these budgets, keep within the target then too.
+    """
     if not plan.is_open:
         return plan
-    own, d = positive_array("budgets", budgets), check_model(model).size
-    target = TARGET if plan.target_epsilon is None else float(plan.target_epsilon)
+    own, d = positive_array("budgets", budgets), whole("dimensions", dimensions, 1)
+    target = TARGET_EPSILON if plan.target_epsilon is None else float(plan.target_epsilon)
     norm, rounds = NORM if plan.norm is None else plan.norm, ROUNDS if plan.rounds is None else plan.rounds
     settled = replace(plan, clip=norm, norm=norm, rounds=rounds, target_epsilon=target)
     # Beyond sqrt(d) the norm bounds nothing that the clip bound does not.
-    most = min(_RATIO, math.sqrt(d))
+    most = min(NORM_TO_CLIP, math.sqrt(d))
+
+    def accountant(tried: Plan) -> Accountant:
+        return tried.terms.accountant(own.size, settled=not adaptive)
 
     def ratio(cap: float | None) -> float:
         """R / C that spends the target."""
-        return _ratio(replace(settled, cap=cap).terms, own, d)
+        tried = replace(settled, cap=cap)
+        return _ratio(tried.terms, accountant(tried), own, d)
 
     cap = plan.cap if plan.cap is not None else _cap(ratio, float(own.max()), most)
     spends = min(ratio(cap), most)
@@ -66,17 +78,16 @@ def fitted(plan: Plan, budgets: F64, model: Model) -> Plan:
             f"cap must be smaller: no clip bound keeps budgets up to it within the target; got {cap!r}"
         )
     found = replace(settled, cap=cap, clip=norm / spends)
-    while not _fits(found.terms, own, d):
+    while not accountant(found).allows(_exposure(found.terms, own, d), rounds):
         found = replace(found, clip=(found.clip or norm) * (1 + _HAIR))
         if not (found.clip or math.inf) < 1e9 * norm:
             raise ParameterError(f"target_epsilon must be larger: no clip bound reaches it; got {target!r}")
     return found
 
 
-def _ratio(terms: Terms, budgets: F64, dimensions: int) -> float:
+def _ratio(terms: Terms, accountant: Accountant, budgets: F64, dimensions: int) -> float:
     """R / C at which the Gaussian of all rounds is as wide as the target allows; terms have C = R."""
-    accountant = terms.accountant(budgets.size, settled=True)
-    cost = accountant.cost(terms.exposure(0, terms.applied(budgets), dimensions))
+    cost = accountant.cost(_exposure(terms, budgets, dimensions))
     allowed = largest_mu(float(terms.target_epsilon or 0), accountant.delta * (1 - 3e-3))
     # The shift is proportional to R / C.
     return allowed / math.sqrt(cost.mu_squared * terms.rounds) * (1 - _HAIR) if cost.mu_squared else math.inf
@@ -99,6 +110,5 @@ def _cap(ratio: Callable[[float | None], float], boldest: float, most: float) ->
     return float(np.format_float_positional(found, precision=3, fractional=False))
 
 
-def _fits(terms: Terms, budgets: F64, dimensions: int) -> bool:
-    exposure = terms.exposure(0, terms.applied(budgets), dimensions)
-    return terms.accountant(budgets.size, settled=True).allows(exposure, terms.rounds)
+def _exposure(terms: Terms, budgets: F64, dimensions: int) -> Exposure:
+    return terms.exposure(0, terms.applied(budgets), dimensions)

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from apes.checks import whole
+from apes.defaults import FRAMEWORK, NORM
 from apes.errors import ParameterError
 from apes.terms.mechanism import Mechanism
 from apes.terms.schedule import Schedule
@@ -28,7 +29,7 @@ class Plan:
             seed stays secret, and says so. None: the noise is under a secret key from the operating system.
     """
 
-    framework: str = "apes"
+    framework: str = FRAMEWORK
     rounds: int | None = None
     clip: float | None = None
     levels: int | str | None = None
@@ -58,7 +59,7 @@ class Plan:
     def is_open(self) -> bool:
         """Whether clip bound and cap are yet to be found for the people who train."""
         chosen = (self.clip, self.levels, self.mechanism, self.calibration)
-        return self.framework == "apes" and chosen == (None,) * 4 and not isinstance(self.target_epsilon, str)
+        return self.framework == FRAMEWORK and chosen == (None,) * 4 and not isinstance(self.target_epsilon, str)
 
     @cached_property
     def terms(self) -> Terms:
@@ -80,7 +81,7 @@ class Plan:
     @property
     def _placeholder(self) -> dict[str, Any]:
         """Stands for what an open plan leaves open."""
-        return {"norm": 1.0 if self.norm is None else self.norm, "clip": 1.0} if self.is_open else {}
+        return {"norm": NORM if self.norm is None else self.norm, "clip": 1.0} if self.is_open else {}
 
     def _terms(self, **changes: Any) -> Terms:
         chosen = {field.name: getattr(self, field.name) for field in fields(Terms)} | changes

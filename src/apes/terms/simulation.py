@@ -8,6 +8,7 @@ from apes.checks import one_of, unused, whole
 from apes.data import NAMES, Dataset
 from apes.data.datasets import NORMALISATIONS
 from apes.data.split import parse_split
+from apes.defaults import BUDGETS, DATA, FEATURES, USERS
 from apes.features.feature_map import FeatureMap
 from apes.features.named import named_features
 from apes.models.logistic import FedProx, LogisticRegression
@@ -32,12 +33,12 @@ class Simulation:
         seed: Of split and budgets, in [0, 2^64): public, for they are made up.
     """
 
-    data: str = "digits"
+    data: str = DATA
     normalise: str = "pixels"
-    features: str = "oriented-gradients"
+    features: str = FEATURES
     split: str = "iid"
-    users: int = 10_000
-    budgets: str = "uniform2"
+    users: int = USERS
+    budgets: str = BUDGETS
     update: str = "gradient"
     local_epochs: int | None = None
     local_learning_rate: float | None = None

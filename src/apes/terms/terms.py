@@ -23,6 +23,7 @@ from apes.checks import offering, one_of, positive, positive_array, unused, whol
 from apes.client.client import Client, DeviceClient
 from apes.client.one_bit import DeviceRandomizer
 from apes.client.sparsifier import DeviceSparsifier
+from apes.defaults import CLIP, FRAMEWORK, ROUNDS_NOT_OPEN, default_delta
 from apes.errors import ParameterError
 from apes.mathematics.arrays import F64, Bools
 from apes.mathematics.randomness import SimulationSource
@@ -58,14 +59,14 @@ class Terms:
         mechanism: A stranger's mechanism, shuffled, in place of the framework's; None for the framework's own.
     """
 
-    framework: str = "apes"
-    clip: float = 0.1
+    framework: str = FRAMEWORK
+    clip: float = CLIP
     levels: int | str | None = None
     norm: float | None = None
     cap: float | None = None
     sparsifier: str | None = None
     keep: float | None = None
-    rounds: int = 40
+    rounds: int = ROUNDS_NOT_OPEN
     delta: float | None = None
     target_epsilon: float | str | None = None
     mechanism: Mechanism | None = None
@@ -195,7 +196,7 @@ class Terms:
 
     def central_delta(self, users: int) -> float:
         """Delta of the certified central guarantee, for so many users."""
-        return 1 / (10 * users) if self.delta is None else self.delta
+        return default_delta(users) if self.delta is None else self.delta
 
     def accountant(self, users: int, *, settled: bool, limit: Cost | None = None, keep: bool = False) -> Accountant:
         """The gate of a run under these terms, for about so many users; ``keep``: whether they keep their budgets."""

@@ -17,11 +17,12 @@ from typing import Any
 from apes.budgets import make_budgets
 from apes.checks import whole
 from apes.data import Dataset, partition
+from apes.defaults import NORM, ROUNDS
 from apes.errors import ParameterError
 from apes.features.oriented_gradients import OrientedGradients
 from apes.people.people import People
 from apes.population import Examples
-from apes.terms.fitting import NORM, ROUNDS, fitted
+from apes.terms.fitting import fitted
 from apes.terms.plan import Plan
 from apes.terms.simulation import Simulation
 from apes.training.baseline import largest_share

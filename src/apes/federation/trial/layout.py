@@ -24,6 +24,7 @@ class Federation:
     rounds: int
     shuffler_port: int
     superlink_port: int
+    allow_no_protection: bool = False  # whether terms that protect nobody were asked for by name
 
 
 class Layout:

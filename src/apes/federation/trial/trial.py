@@ -17,8 +17,11 @@ import httpx
 import psutil
 
 from apes.errors import ApesError
+from apes.federation.invitation import TERMS
 from apes.federation.registration import register
 from apes.federation.superlink import SUPERLINK, SuperLinkSettings
+from apes.federation.terms import FederationTerms
+from apes.federation.trial.comparison import COMPARISON, Simulated
 from apes.federation.trial.layout import HOST, Layout
 from apes.federation.trial.processes import Processes, environment, is_running
 from apes.federation.trial.scripts import FLWR
@@ -44,9 +47,10 @@ class FederationError(ApesError):
 class Trial:
     """The parties of a trial in a folder that `apes.federation.trial.setup.set_up` made, by their names."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, allow_no_protection: bool = False) -> None:
         self.layout = Layout(folder)
         self.federation = self.layout.federation()
+        self._allow_no_protection = allow_no_protection or self.federation.allow_no_protection
         self.processes = Processes(self.layout.processes, self.layout.logs)
         numbers = range(1, self.federation.vaults + 1)
         self.vaults = [f"vault-{number:04d}" for number in numbers]
@@ -76,7 +80,12 @@ class Trial:
             os.close(held)
 
     def start(self, names: list[str]) -> None:
-        """Start parties side by side and wait until each is ready."""
+        """Start parties side by side and wait until each is ready; none of a federation that protects nobody.
+
+        Unless that was asked for by name, when it was set up or now.
+        """
+        if not self._allow_no_protection:
+            FederationTerms.read(self.layout.invitation / TERMS).check_protects(allowed=False)
         offsets = {name: len(self._log(name)) for name in names}
         for name in names:
             self.processes.start(name, self._script(name))
@@ -96,6 +105,11 @@ class Trial:
         if not answer.get("success"):
             raise FederationError(f"Flower does not start the run: {answer}")
         return str(answer["run-id"])
+
+    def simulated(self) -> Simulated | None:
+        """How the same people did in one process; None if that was not tried."""
+        file = self.layout.folder / COMPARISON
+        return read_settings(file, Simulated) if file.exists() else None
 
     def metrics(self) -> list[RoundMetrics]:
         """The rounds that are over."""

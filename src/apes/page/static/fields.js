@@ -46,7 +46,7 @@ export function tie(name, text, slider, changed) {
   slider.min = 0;
   slider.max = steps.length - 1;
   slider.step = 1;
-  const said = () => slider.setAttribute("aria-valuetext", text.value || "none");
+  const said = () => slider.setAttribute("aria-valuetext", text.value || text.placeholder || "none");
   const follow = () => {
     const value = Number(text.value.replaceAll(",", ""));
     if (value > 0) slider.value = rung(steps, value);

@@ -8,10 +8,8 @@ import { Answer } from "./showing.js";
 
 const byId = (id) => document.getElementById(id);
 const TEXTS = ["users", "rounds", "dimensions", "delta", "keep", "norm", "clip", "cap", "target"];
-const START = {
-  users: "25000", rounds: "30", dimensions: "2010", delta: "1e-6", keep: "5", norm: "1", clip: "0.1", cap: "", target: "2",
-  way: "s-apes-first", shares: [["0.1", "60"], ["0.5", "30"], ["1", "10"]],
-};
+// What the page opens on: the defaults of all commands.
+const START = await (await fetch("/opening")).json();
 const SPEAK = 700;
 const form = byId("setting"), headline = byId("headline"), details = byId("details");
 

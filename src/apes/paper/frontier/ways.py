@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from apes.defaults import NORM, ROUNDS
 from apes.paper.frontier.search import Choices, usual_rounds
 from apes.paper.frontier.tuned import choices_at, tuned
 from apes.paper.parts import Part
 from apes.paper.setting import PUBLISHED, Setting, training
-from apes.terms.fitting import NORM, ROUNDS
 
 LAW, DELTA = "uniform2", 1e-5
 GRADIENTS, PIXELS = "oriented-gradients", "pixels"
