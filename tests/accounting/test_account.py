@@ -142,7 +142,7 @@ def test_command_prints_one_json_object_and_draws(tmp_path):
         "--dimensions",
         "5",
     ]
-    command += ["--rounds", "2", "--delta", "1e-5", "--json", "--plot", "account.png"]
+    command += ["--rounds", "2", "--delta", "1e-5", "--clip", "0.1", "--json", "--plot", "account.png"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ, COLUMNS="120"))
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -162,7 +162,7 @@ def test_command_prints_one_json_object_and_draws(tmp_path):
 @pytest.mark.service
 def test_command_tells_people_on_stdout():
     """Figures of a user and of a coordinate stand apart, and published ones are called that."""
-    options = "--budgets grid:0.05:1 --users 200 --dimensions 5 --rounds 2 --cap 0.5".split()
+    options = "--budgets grid:0.05:1 --users 200 --dimensions 5 --rounds 2 --cap 0.5 --clip 0.1 --delta 3.6e-5".split()
     done = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["account", *options])
     assert (done.exit_code, done.stderr) == (0, "")
     of_users, of_coordinates = done.stdout.split("Per coordinate, one round")
@@ -179,7 +179,7 @@ def test_command_tells_people_on_stdout():
 @pytest.mark.exhaustive
 def test_command_for_sparse_reports():
     options = "--budgets grid:0.05:1 --users 1100 --dimensions 100 --rounds 2 --framework s-apes-first --keep 0.1"
-    done = CliRunner().invoke(app, ["account", *options.split(), "--levels", "4", "--json"])
+    done = CliRunner().invoke(app, ["account", *options.split(), "--levels", "4", "--delta", "3.6e-5", "--json"])
     assert (done.exit_code, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
     budgets = np.linspace(0.05, 1, 1100)
@@ -191,7 +191,7 @@ def test_command_for_sparse_reports():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--delta", "0"], "delta must be in (0, 1), got 0.0"),
+        (["--delta", "0"], "delta must be in [1e-100, 0.5], got 0.0"),
         (["--delta", "nan"], "delta must be"),
         (["--users", "0"], "users must be in [1, 100000000], got 0"),
         (["--levels", "1"], "levels must be in [2, 256], got 1"),

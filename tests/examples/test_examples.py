@@ -96,7 +96,9 @@ def test_federation_of_three(tmp_path_factory):
     # A short name: paths of sockets must not be long.
     folder = Path(shutil.copytree(EXAMPLES, tmp_path_factory.mktemp("e") / "e"))
     text = printed("federation_of_three.sh", folder, shell=("sh", "-e"))
-    assert "3 vaults, 3 users" in text
+    assert "3 vaults, 300 users" in text
+    assert "`apes train`, the same people in one process, 20 rounds" in text
+    assert figure(r"certified epsilon ([\d.]+)", " ".join(text.split())) <= 1
     assert (folder / "trial" / "analyzer" / "run" / "model.npz").exists()
 
 

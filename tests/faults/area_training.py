@@ -332,9 +332,9 @@ TRAINING = (
     Fault(
         name="delta-is-spent-twice",
         consequence="The default delta is twice what is documented: 1 / 5 n.",
-        file="src/apes/terms/terms.py",
-        before="        return 1 / (10 * users) if self.delta is None else self.delta\n",
-        after="        return 1 / (5 * users) if self.delta is None else self.delta\n",
+        file="src/apes/defaults.py",
+        before="    return 1 / (10 * users)\n",
+        after="    return 1 / (5 * users)\n",
         caught_by=("tests/terms/test_plan.py",),
     ),
     Fault(

@@ -106,6 +106,7 @@ def small_federation(folder, *, rounds=2, vaults=3, keep_sealed=False, smallest_
     people = few_people(vaults)
     subject, plan = Subject(LogisticRegression(4, 3), people.test, vaults), Plan(rounds=rounds, levels=16, **choices)
     limits = {"colluding": 0, "smallest_cohort": smallest_cohort or vaults, "keep_sealed": keep_sealed}
+    limits["allow_no_protection"] = True
     with without_ports():
         setup.set_up(folder, plan, subject, people, vaults, **limits)
     return folder

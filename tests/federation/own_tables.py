@@ -14,6 +14,7 @@ OPTIONS = [
 WITH_LEVELS = ["--budget-column", "privacy", "--budget-levels", "low=0.3,high=0.9"]
 SERVERS = ["--shuffler", "here:1", "--superlink", "there:2", "--nodes", 5, "--smallest-cohort", 5, "--largest-card", 3]
 LIMITS = ["--smallest-budget", 0.3, "--largest-budget", 0.9, "--delta", 0.01, "--rounds", 2, "--levels", 16]
+LIMITS += ["--allow-no-protection"]
 WITHOUT_DELTA = [word for word in LIMITS if word not in ("--delta", 0.01)]
 
 

@@ -29,6 +29,7 @@ from apes.features.feature_map import seen_through
 from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerSettings
 from apes.federation.keys import Authority, write_secret
+from apes.federation.parties import Task
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import HOST, free_ports
 from apes.federation.vault.folder import VaultSettings
@@ -69,6 +70,16 @@ EXTREME_WEIGHTS = {
 _PATIENCE = 120.0
 # A machine that is busy with other tests is no fault of Hypothesis' strategies.
 patient = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+# A small, quick federation, of too few people to protect anybody: the paper's plan, asked for by name.
+PAPERS = ["--preset", "paper", "--allow-no-protection", "--no-comparison"]
+PAPERS_INVITED = PAPERS[:-1]
+
+
+def task_for_few(terms, test, model=None):
+    """What a federation is to do whose terms protect nobody: it has a handful of people."""
+    return Task(terms, Schedule(), test, model, allow_no_protection=True)
 
 
 def apes(*arguments):

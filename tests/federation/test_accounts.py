@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from local_vault import LocalVault
-from parties import VaultProcess, apes, is_root, until
+from parties import PAPERS_INVITED, VaultProcess, apes, is_root, until
 
 import apes as package
 from apes.errors import DataError, ParameterError
@@ -143,7 +143,7 @@ def device(open_folder, python):
     org, home, ports = open_folder / "org", open_folder / "device", free_ports(3)
     options = ["--users", 2, "--rounds", 1, "--nodes", 1, "--smallest-cohort", 2, "--levels", 16]
     options += ["--largest-card", 2, "--colluding", 0]
-    options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1"]
+    options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1", *PAPERS_INVITED]
     servers = ["--shuffler", f"127.0.0.1:{ports[0]}", "--superlink", f"127.0.0.1:{ports[1]}"]
     code, _, errors = apes("federation", "invite", org, *options, *servers)
     assert code == 0, errors
@@ -401,7 +401,7 @@ while os.getppid() == int(sys.argv[2]):
 def invited(open_folder):
     """An invitation, and rows of one user to join with, with accounts apart."""
     options = ["--users", 2, "--rounds", 1, "--nodes", 1, "--smallest-cohort", 1, "--levels", 16]
-    options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1"]
+    options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1", *PAPERS_INVITED]
     servers = ["--shuffler", "127.0.0.1:7001", "--superlink", "127.0.0.1:7002"]
     code, _, errors = apes("federation", "invite", open_folder / "inviting", *options, *servers)
     assert code == 0, errors

@@ -9,15 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import BUDGETS, LIMITS, agreed, release_of, worst_of
+from parties import BUDGETS, LIMITS, agreed, release_of, task_for_few, worst_of
 from typer.testing import CliRunner
 
-from apes import Examples, Schedule
+from apes import Examples
 from apes.cli.main import app
 from apes.errors import DataError, ProtocolError
 from apes.federation.analyzer import AnalyzerRun
 from apes.federation.invitation import read_invitation
-from apes.federation.parties import Servers, Task, invite
+from apes.federation.parties import Servers, invite
 from apes.federation.receipts import Charging, certify_by_receipts
 from apes.training.run_folder import RunFolder
 from apes.wire.receipt import Receipt
@@ -31,7 +31,7 @@ def invited(tmp_path_factory):
     """The folder of whoever invited, and the terms."""
     terms, test = agreed(), Examples(np.eye(4, dtype=np.float32), np.array([0, 1, 2, 0]))
     folder = tmp_path_factory.mktemp("i") / "f"
-    invitation = invite(folder, Task(terms, Schedule(), test), Servers(("here", 1), ("there", 2), 1))
+    invitation = invite(folder, task_for_few(terms, test), Servers(("here", 1), ("there", 2), 1))
     return folder, invitation, terms
 
 

@@ -9,7 +9,7 @@ from unittest.mock import ANY
 import numpy as np
 import pytest
 from local_federation import LocalFederation
-from parties import apes, joining
+from parties import PAPERS_INVITED, apes, joining
 from trials import is_simulated
 
 from apes.federation.trial.layout import Federation, Layout
@@ -35,7 +35,7 @@ def write_data(path, seed, budgets, features=784):
 def invited(tmp_path_factory):
     folder = tmp_path_factory.mktemp("h")
     options = ["--users", 3, "--rounds", 1, "--nodes", 2, "--smallest-cohort", 1, "--largest-card", 2, "--levels", 16]
-    options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1"]
+    options += ["--smallest-budget", 0.5, "--largest-budget", 2, "--budgets", "constant:1", *PAPERS_INVITED]
     servers = ["--shuffler", "127.0.0.1:1", "--superlink", "127.0.0.1:2"]
     code, output, errors = apes("federation", "invite", folder / "org", *options, *servers, "--json")
     assert code == 0, errors

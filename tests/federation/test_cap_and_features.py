@@ -20,13 +20,14 @@ from parties import (
     opened,
     population,
     release_of,
+    task_for_few,
 )
 
-from apes import Examples, LogisticRegression, Schedule
+from apes import Examples, LogisticRegression
 from apes.errors import DataError, ParameterError, ProtocolError
 from apes.features.oriented_gradients import OrientedGradients
 from apes.federation.analyzer import AnalyzerRun
-from apes.federation.parties import Servers, Task, invite
+from apes.federation.parties import Servers, invite
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.folder import open_vault, read_accounts, read_vault
 from apes.federation.vault.ledger import VaultLedger
@@ -94,7 +95,7 @@ def test_accounts_are_of_the_cap(small, capped):
 def org(tmp_path):
     """The folders of shuffler and analyzer under a cap."""
     test = Examples(np.eye(4, dtype=np.float32), np.array([0, 1, 2, 0]))
-    invite(tmp_path / "org", Task(agreed(cap=CAP), Schedule(), test), Servers(("here", 1), ("there", 2), 1))
+    invite(tmp_path / "org", task_for_few(agreed(cap=CAP), test), Servers(("here", 1), ("there", 2), 1))
     return tmp_path / "org"
 
 
@@ -176,7 +177,7 @@ def test_the_analyzer_judges_what_users_see(tmp_path):
     images = np.random.default_rng(2).random((4, 784), dtype=np.float32)
     terms = replace(agreed(features=200), features="oriented-gradients")
     test = Examples(images, np.array([0, 1, 2, 0]))
-    invite(tmp_path / "org", Task(terms, Schedule(), test), Servers(("here", 1), ("there", 2), 1))
+    invite(tmp_path / "org", task_for_few(terms, test), Servers(("here", 1), ("there", 2), 1))
     run = AnalyzerRun(tmp_path / "org" / "analyzer" / "analyzer.json")
     assert (run._run._test.features == OrientedGradients()(images)).all()
     np.savez(tmp_path / "org" / "analyzer" / "test.npz", features=images[:, :50], labels=np.zeros(4, int))

@@ -25,7 +25,7 @@ def trained(small_digits, tmp_path_factory):
     people = Simulation(users=DEVICES, features="oriented-gradients")
     with without_ports():
         subject, everybody = Subject.of_images(people, small_digits), people.people(small_digits)
-        set_up(folder, plan, subject, everybody, DEVICES, keep_sealed=True)
+        set_up(folder, plan, subject, everybody, DEVICES, keep_sealed=True, allow_no_protection=True)
     with LocalFederation(folder) as federation:
         federation.train()
     return federation.finished()

@@ -44,7 +44,8 @@ def trial(tmp_path_factory):
     """Two devices of one user each; whatever runs at the end is stopped."""
     folder, people = tmp_path_factory.mktemp("f") / "faults", few_people(DEVICES, features=FEATURES)
     plan, subject = Plan(rounds=ROUNDS, levels=16), Subject(LogisticRegression(FEATURES, 3), people.test, DEVICES)
-    set_up(folder, plan, subject, people, DEVICES, colluding=0, round_seconds=ROUND_SECONDS)
+    limits = {"colluding": 0, "round_seconds": ROUND_SECONDS, "allow_no_protection": True}
+    set_up(folder, plan, subject, people, DEVICES, **limits)
     trial = Trial(folder)
     for number in range(1, DEVICES + 1):
         change(trial.layout.vault(number) / "vault.json", answer_seconds=1.0)

@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from parties import apes, until
+from parties import PAPERS, apes, until
 from trials import begin_up, end_up, is_simulated, looked_at, opened, sealed, told
 
 from apes.federation.courier import COURIER, CourierSettings
@@ -36,7 +36,7 @@ DEVICES, ROUNDS = 2, 3
 def trained(tmp_path_factory):
     """A federation that has run, and the analyzer's memory as it was in between."""
     folder = tmp_path_factory.mktemp("f") / "two"
-    choices = ["--rounds", ROUNDS, "--keep-sealed", "--colluding", 0, "--seed", 3]
+    choices = ["--rounds", ROUNDS, "--keep-sealed", "--colluding", 0, "--seed", 3, *PAPERS]
     told("federation", "init", folder, "--devices", DEVICES, *choices)
     layout = Layout(folder)
     # The third round waits for us: the analyzer is there for as long as its memory is read.

@@ -132,7 +132,12 @@ def trial(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(site)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
-        limits = {"colluding": 0, "smallest_cohort": DEVICES, "model": "owners_models:make"}
+        limits = {
+            "colluding": 0,
+            "smallest_cohort": DEVICES,
+            "model": "owners_models:make",
+            "allow_no_protection": True,
+        }
         set_up(folder, plan, subject, people, DEVICES + 1, **limits)
         settings = folder / "analyzer" / "analyzer.json"
         settings.write_text(json.dumps(json.loads(settings.read_text()) | {"nodes": DEVICES}))

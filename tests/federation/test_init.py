@@ -11,10 +11,12 @@ from parties import apes
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "--devices or --silos must be given"),
-        (["--devices", "3", "--silos", "2"], "--devices or --silos must be given"),
+        (["--devices", "3", "--silos", "2"], "--devices or --silos must be left out, one of them"),
         (["--devices", "3", "--users", "5"], "users must be left out"),
         (["--silos", "6", "--users", "5"], "--silos must be in [1, 5]"),
+        (["--devices", "5"], "--allow-no-protection must be given to begin a federation under these terms"),
+        (["--preset", "paper", "--silos", "2", "--users", "500"], "epsilon"),
+        (["--users", "200", "--target-epsilon", "20"], "epsilon 20 at delta 0.0005: this protects nobody"),
         (["--devices", "3", "--framework", "s-apes"], "framework must be one with a certificate"),
         (["--devices", "3", "--levels", "continuous"], "levels must be in [2, 256]"),
         (

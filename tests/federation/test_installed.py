@@ -10,14 +10,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from own_models import PACKAGE, forget, installed, write_package
-from parties import ANALYZER, BUDGETS, RUN, VaultProcess, agreed, announced, apes, joining, opened, population
+from parties import (
+    ANALYZER,
+    BUDGETS,
+    RUN,
+    VaultProcess,
+    agreed,
+    announced,
+    apes,
+    joining,
+    opened,
+    population,
+    task_for_few,
+)
 
-from apes import Examples, LogisticRegression, Schedule, Terms
+from apes import Examples, LogisticRegression, Terms
 from apes.errors import DataError, ParameterError
 from apes.federation.agreed_model import own_model
 from apes.federation.analyzer import AnalyzerRun
 from apes.federation.installed import InstalledModel, installed_model
-from apes.federation.parties import Servers, Task, invite
+from apes.federation.parties import Servers, invite
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.folder import check_vault, open_vault
 from apes.federation.vault.holdings import Holdings
@@ -48,7 +60,7 @@ def terms_of(name=MAKE, **changes):
 def invitation(package, tmp_path):
     """Folder of an invitation to train the installed model."""
     test = Examples(np.eye(4, dtype=np.float32), np.array([0, 1, 2, 0]))
-    task = Task(terms_of(), Schedule(), test, MAKE)
+    task = task_for_few(terms_of(), test, MAKE)
     invite(tmp_path / "org", task, Servers(("here", 1), ("there", 2), 1))
     return tmp_path / "org" / "invitation"
 
@@ -222,7 +234,7 @@ class TestJoin:
 
     def test_terms_that_are_built_in_take_no_model(self, data, package, tmp_path):
         test = Examples(np.eye(4, dtype=np.float32), np.array([0, 1, 2, 0]))
-        invite(tmp_path / "org", Task(agreed(), Schedule(), test), Servers(("here", 1), ("there", 2), 1))
+        invite(tmp_path / "org", task_for_few(agreed(), test), Servers(("here", 1), ("there", 2), 1))
         code, _, errors = join(tmp_path / "d", tmp_path / "org" / "invitation", data, "--model", MAKE)
         assert code == 2
         assert "model must be left out: the terms name logistic-regression" in errors

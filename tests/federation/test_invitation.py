@@ -13,15 +13,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from parties import ANALYZER, BUDGETS, agreed, apes, joining, population, public
+from parties import ANALYZER, BUDGETS, agreed, apes, joining, population, public, task_for_few
 
-from apes import Examples, Schedule
+from apes import Examples
 from apes.errors import ParameterError, ProtocolError
 from apes.federation.admission import admit
 from apes.federation.card import Card
 from apes.federation.invitation import Invitation, read_invitation
 from apes.federation.keys import Authority, node_key
-from apes.federation.parties import Consent, Servers, Task, invite, join
+from apes.federation.parties import Consent, Servers, invite, join
 from apes.shuffler.service.policy import Limits
 from apes.storage.settings import read_settings, write_settings
 from apes.wire.enrolment import ENROLMENT_BYTES, Enrolment, open_budget, seal_budget
@@ -34,7 +34,7 @@ def org(tmp_path_factory):
     """A federation that invites cards of up to four senders."""
     folder = tmp_path_factory.mktemp("i") / "org"
     test = Examples(np.eye(4, dtype=np.float32), np.array([0, 1, 2, 0]))
-    invite(folder, Task(agreed(limits=LIMITS), Schedule(), test), Servers(("here", 1), ("there", 2), 1))
+    invite(folder, task_for_few(agreed(limits=LIMITS), test), Servers(("here", 1), ("there", 2), 1))
     return folder
 
 
@@ -190,7 +190,7 @@ def test_a_card_with_other_budgets_is_not_admitted(org, cards, tmp_path, change)
 
 def test_a_card_for_another_run_is_not_admitted(org, cards, tmp_path):
     test = Examples(np.eye(4, dtype=np.float32), np.array([0, 1, 2, 0]))
-    task, servers = Task(agreed(limits=LIMITS), Schedule(), test), Servers(("here", 1), ("there", 2), 1)
+    task, servers = (task_for_few(agreed(limits=LIMITS), test), Servers(("here", 1), ("there", 2), 1))
     invite(tmp_path / "other", task, servers)
     with pytest.raises(ParameterError, match="cards must be made for this invitation"):
         admit(tmp_path / "other", cards)

@@ -13,16 +13,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from parties import agreed, apes, is_root, population, public
+from parties import agreed, apes, is_root, population, public, task_for_few
 
-from apes import Examples, Schedule
+from apes import Examples
 from apes.errors import DataError
 from apes.federation.admission import admit, admit_more, dismiss
 from apes.federation.card import Card
 from apes.federation.invitation import read_invitation
 from apes.federation.keys import node_key
 from apes.federation.members import members
-from apes.federation.parties import Consent, Servers, Task, invite, join
+from apes.federation.parties import Consent, Servers, invite, join
 from apes.federation.trial.layout import Layout
 from apes.shuffler.service.policy import Policy
 from apes.storage.settings import read_settings, write_settings
@@ -38,7 +38,7 @@ def cards(tmp_path_factory):
     """A federation, and the cards of six devices with one user each."""
     folder = tmp_path_factory.mktemp("org")
     test = Examples(np.zeros((1, 4), np.float32), np.zeros(1, np.uint8))
-    invite(folder / "org", Task(agreed(), Schedule(), test), Servers(("here", 1), ("there", 2), 1))
+    invite(folder / "org", task_for_few(agreed(), test), Servers(("here", 1), ("there", 2), 1))
     everybody, found = population(), []
     for number in range(6):
         rows = slice(everybody["offsets"][number], everybody["offsets"][number + 1])

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from parties import LIMITS, agreed, apes
+from parties import LIMITS, agreed, apes, task_for_few
 
-from apes import Examples, LogisticRegression, Schedule, Terms
+from apes import Examples, LogisticRegression, Terms
 from apes.accounting.words import judged, meaning
 from apes.cli import offers as apes_offers
 from apes.data.table.schema import Schema
@@ -22,7 +22,7 @@ from apes.errors import DataError, ParameterError
 from apes.federation.fingerprints import check_fingerprint, fingerprint
 from apes.federation.invitation import Invitation
 from apes.federation.offer import offer_of
-from apes.federation.parties import Servers, Task, invite
+from apes.federation.parties import Servers, invite
 from apes.federation.terms import FederationTerms
 from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.model import check_fit
@@ -171,7 +171,7 @@ def inviting(folder, terms, limits):
     """Invite to learn ten classes of images under these terms."""
     agreed_on = FederationTerms(terms, LogisticRegression(784, 10), limits)
     test = Examples(np.zeros((1, 784), np.float32), np.zeros(1, np.uint8))
-    return invite(folder, Task(agreed_on, Schedule(), test), Servers(("h", 1), ("h", 2), 2))
+    return invite(folder, task_for_few(agreed_on, test), Servers(("h", 1), ("h", 2), 2))
 
 
 def joining(invited, device, *more):
@@ -297,10 +297,11 @@ def test_train_and_account_call_an_epsilon_what_it_is(tmp_path):
     code, output, _ = apes("account", "--run", tmp_path / "run")
     assert code == 0
     assert words in output
+    papers = ("--preset", "paper", "--delta", 3.6e-5)
     for dimensions, said in ((7850, words), (1, "protection")):
-        code, output, _ = apes("account", *few, "--dimensions", dimensions, "--json")
+        code, output, _ = apes("account", *papers, *few, "--dimensions", dimensions, "--json")
         assert code == 0
         assert said in (meaning := json.loads(output)["meaning"])
-        code, output, _ = apes("account", *few, "--dimensions", dimensions)
+        code, output, _ = apes("account", *papers, *few, "--dimensions", dimensions)
         assert code == 0
         assert meaning in " ".join(output.split())

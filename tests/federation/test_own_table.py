@@ -18,7 +18,7 @@ from own_tables import (
     rows_of,
     write_table,
 )
-from parties import apes, joining
+from parties import PAPERS, apes, joining, task_for_few
 from trials import told
 
 from apes import Examples, LinearRegression, LogisticRegression, People, Schedule
@@ -226,8 +226,11 @@ def test_whoever_has_no_table_names_no_columns(tmp_path, small, images_only):
 @pytest.fixture
 def images_only(tmp_path, small):
     examples = Examples(np.zeros((1, 4), np.float32), np.zeros(1, np.uint8))
-    invite(tmp_path / "org", Task(small.terms, Schedule(), examples), Servers(("h", 1), ("h", 2), 1))
+    invite(tmp_path / "org", task_for_few(small.terms, examples), Servers(("h", 1), ("h", 2), 1))
     return tmp_path / "org" / "invitation"
+
+
+TWO_ROUNDS = ["--rounds", 2, *PAPERS]
 
 
 @pytest.mark.service
@@ -235,7 +238,20 @@ def test_a_trial_on_a_table(tmp_path):
     """Whoever does not judge is in a silo; all silos together hold what the table does."""
     table, rows = tmp_path / "people.csv", rows_of(range(20))
     write_table(table, rows)
-    told("federation", "init", tmp_path / "f", "--data", table, *OPTIONS, *WITH_LEVELS, "--silos", 5, "--rounds", 2)
+    told(
+        "federation",
+        "init",
+        tmp_path / "f",
+        "--data",
+        table,
+        *OPTIONS,
+        *WITH_LEVELS,
+        "--silos",
+        5,
+        "--rounds",
+        2,
+        *PAPERS,
+    )
     everybody, layout = whole(rows, test_share=0.2), Layout(tmp_path / "f")
     users = everybody.budgets.size
     parts = [read_arrays(layout.vault(number) / "data.npz", ("features", "budgets")) for number in range(1, 6)]

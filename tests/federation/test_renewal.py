@@ -15,12 +15,12 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from cryptography import x509
-from parties import APES, HOST, RUN, TOKEN, Shuffler, agreed, apes, until
+from parties import APES, HOST, RUN, TOKEN, Shuffler, agreed, apes, task_for_few, until
 
-from apes import Examples, Schedule
+from apes import Examples
 from apes.errors import DataError, ProtocolError
 from apes.federation.keys import Authority
-from apes.federation.parties import Servers, Task, invite
+from apes.federation.parties import Servers, invite
 from apes.federation.renewal import certificate_warnings, renew, write_pair
 from apes.federation.shuffler_client import ShufflerClient
 from apes.federation.trial.layout import Federation, Layout
@@ -36,7 +36,7 @@ ENDED, SOON = timedelta(seconds=-1), timedelta(days=20)
 def org(tmp_path):
     """The folder of who invited, which is a trial's as well."""
     examples = Examples(np.zeros((1, 4), np.float32), np.zeros(1, np.uint8))
-    invite(tmp_path / "org", Task(agreed(), Schedule(), examples), Servers((HOST, 1), ("link.example", 2), 1))
+    invite(tmp_path / "org", task_for_few(agreed(), examples), Servers((HOST, 1), ("link.example", 2), 1))
     layout = Layout(tmp_path / "org")
     write_settings(layout.settings, Federation(RUN, 1, 1, 3, 1, 2))
     write_bytes(layout.device(1) / "authority.pem", (layout.invitation / "authority.pem").read_bytes())

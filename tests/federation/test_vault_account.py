@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from local_vault import LocalVault
-from parties import BUDGETS, OTHER_RUN, VaultProcess, apes
+from parties import BUDGETS, OTHER_RUN, VaultProcess, agreed, apes
 
 from apes.accounting.cost import Cost
 from apes.accounting.exposure import Exposure
@@ -20,6 +20,9 @@ from apes.federation.vault.charges import Charge, Grant, local_epsilon
 from apes.federation.vault.folder import read_accounts
 from apes.federation.vault.ledger import VaultLedger
 from apes.federation.vault.lifetime import Lifetime
+
+# Of the terms: nobody set a limit, which would have a delta of its own.
+DELTA = agreed().terms.delta
 
 
 def shown(folder):
@@ -42,7 +45,7 @@ def expected_of(vault, rounds):
     granted, accounts = 3 * (15 * BUDGETS.max()), []
     for budget in BUDGETS.tolist():
         cost = Exposure(np.full(3, 1.0), 15, 16).cost(1e-15 / 15, victims=Victims(budget)).times(rounds)
-        central = {"mu": math.sqrt(cost.mu_squared), "epsilon": cost.epsilon(1e-6), "delta": 1e-6}
+        central = {"mu": math.sqrt(cost.mu_squared), "epsilon": cost.epsilon(DELTA), "delta": DELTA}
         left = int(granted / (15 * budget) + 1e-9) - rounds
         account = {"budget": budget, "rounds": rounds, "spent": rounds * (15 * budget), "allowance": granted}
         accounts.append(account | {"central": central | {"limit": None, "rounds_left": None}, "rounds_left": left})
@@ -62,6 +65,24 @@ def test_beside_a_running_vault(vault):
     vault.kill()
     assert shown(vault.folder) == expected_of(vault, 3)
     assert expected_of(vault, 3)[2]["rounds_left"] == 0
+
+
+def test_in_one_run_nobody_is_shown_more_than_it_is_certified_for(vault, small):
+    """A vault counts rounds one by one, with more set aside than a run needs; what all of it costs is known better."""
+    vault.start()
+    for number in range(1, small.terms.rounds + 1):
+        assert vault.sealed(number)
+    accounts, counted = shown(vault.folder), expected_of(vault, small.terms.rounds)
+    assert max(account["central"]["epsilon"] for account in counted) > small.terms.epsilon
+    for account, alone in zip(accounts, counted, strict=True):
+        assert account["central"]["epsilon"] == min(alone["central"]["epsilon"], small.terms.epsilon)
+        assert account["central"]["delta"] == small.terms.terms.delta
+    assert vault.sealed(1, run=OTHER_RUN)
+    # Another run comes on top of it.
+    assert (
+        shown(vault.folder)[0]["central"]["epsilon"]
+        == expected_of(vault, small.terms.rounds + 1)[0]["central"]["epsilon"]
+    )
 
 
 def test_the_table(small, tmp_path):

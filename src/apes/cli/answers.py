@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.markup import escape
 
 from apes.accounting.words import counted, downwards, judged, upwards
@@ -98,27 +97,34 @@ _USERS_SHOWN = 20
 
 
 def spent(accounts: list[dict[str, Any]]) -> None:
-    """Print what the users of a vault have spent: the first of them if they are many."""
-    central = accounts[0]["central"]
-    table = table_of(
-        "[bold]Spent[/] (all coordinates, rounds and runs)",
-        ("user", "budget", "rounds", "local", "allowance", "central", "mu", "limit", "rounds left"),
-        "Local epsilon holds whoever reads the reports. Central epsilon, at delta "
-        f"{upwards(central['delta'], 3)}, holds against everybody but the shuffler, had every round "
-        "been of the smallest cohort that it lets through.",
+    """Print what the users of a vault have spent, locally and centrally: the first of them if they are many."""
+    delta = upwards(accounts[0]["central"]["delta"], 3)
+    local = table_of(
+        "[bold]Spent locally[/] (all coordinates, rounds and runs)",
+        ("user", "budget", "rounds", "epsilon", "allowance", "rounds left"),
+        "Holds whoever reads the reports.",
     )
-    # Nine columns need the room that borders take.
-    table.box = box.SIMPLE
+    central = table_of(
+        f"[bold]Spent centrally[/], epsilon at delta {delta}",
+        ("user", "epsilon", "mu", "lifetime's limit"),
+        "Holds against everybody but the shuffler, had every round been of the smallest cohort that it lets through; "
+        "in one run, no more than that run is certified for.",
+    )
     for user, account in enumerate(accounts[:_USERS_SHOWN]):
-        central, left = account["central"], account["rounds_left"]
-        figures = account["spent"], account["allowance"], central["epsilon"], central["mu"], central["limit"]
-        nothing = "", "no limit", "no bound", "no bound", "no limit"
-        cells = [word if figure is None else upwards(figure) for figure, word in zip(figures, nothing, strict=True)]
-        own = str(user), f"{account['budget']:.4g}", str(account["rounds"])
-        table.add_row(*own, *cells, "no limit" if left is None else str(left))
-    answers.print(table)
+        left = "no limit" if account["rounds_left"] is None else str(account["rounds_left"])
+        figures = upwards(account["spent"]), _or(account["allowance"], "no limit")
+        local.add_row(str(user), f"{account['budget']:.4g}", str(account["rounds"]), *figures, left)
+        own = account["central"]
+        bounds = _or(own["epsilon"], "no bound"), _or(own["mu"], "no bound"), _or(own["limit"], "no limit")
+        central.add_row(str(user), *bounds)
+    answers.print(local)
+    answers.print(central)
     if len(accounts) > _USERS_SHOWN:
         answers.print(f"{_USERS_SHOWN} of {len(accounts):,} users; --json has them all")
+
+
+def _or(figure: float | None, word: str) -> str:
+    return word if figure is None else upwards(figure)
 
 
 def included(reports: "list[ReportStatus]") -> None:

@@ -94,7 +94,8 @@ def table_of(title: str | None, headings: Iterable[str], caption: str | None = N
     """An empty table, with figures to the right and names to the left."""
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     for heading in headings:
-        table.add_column(heading, justify="left" if heading in ("", "bound") else "right")
+        # A figure that is cut short is another figure.
+        table.add_column(heading, justify="left" if heading in ("", "bound") else "right", overflow="fold")
     return table
 
 

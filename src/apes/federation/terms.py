@@ -125,11 +125,20 @@ class FederationTerms:
         The target, which the shuffler enforces, or less; infinite where there is neither.
         """
         delta = self.terms.central_delta(1)
-        if self.target is not None and protects(self.target, delta):
-            # A certificate takes a second, and need not be asked for.
-            return self.target
-        limit = self.limit.epsilon(delta)
-        return limit if self.target is None else min(limit, self.target)
+        certified = self.granted.epsilon(delta)
+        if self.target is None:
+            return certified
+        certified = min(certified, self.target)
+        # The limit's certificate takes a second; where the target protects, it need not be asked for.
+        return certified if protects(certified, delta) else min(certified, self.limit.epsilon(delta))
+
+    @property
+    def granted(self) -> Cost:
+        """What a whole run may cost anybody: by the target, which the shuffler enforces; without one, the limit."""
+        if self.target is None:
+            return self.limit
+        limit: Cost = self.terms.accountant(1, settled=False).limit
+        return limit
 
     def check_protects(self, *, allowed: bool) -> None:
         """Raise if the terms protect nobody, unless that is allowed."""

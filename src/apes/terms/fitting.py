@@ -15,7 +15,7 @@ import numpy as np
 
 from apes.accounting.accountant import Accountant
 from apes.accounting.composition.gaussian import largest_mu
-from apes.accounting.exposure import Exposure
+from apes.accounting.exposure import MOST_DIMENSIONS, Exposure
 from apes.checks import positive_array, whole
 from apes.defaults import NORM, NORM_TO_CLIP, ROUNDS, TARGET_EPSILON
 from apes.errors import ParameterError
@@ -45,7 +45,7 @@ def fitted(plan: Plan, budgets: F64, model: Model) -> Plan:
 
 
 def fitted_to(plan: Plan, budgets: F64, dimensions: int, *, adaptive: bool = False) -> Plan:
-    """The same by the number of coordinates that are trained, in [1, inf).
+    """The same by the number of coordinates that are trained, in [1, 10^12].
 
     Args:
         plan: What is chosen already.
@@ -56,7 +56,7 @@ def fitted_to(plan: Plan, budgets: F64, dimensions: int, *, adaptive: bool = Fal
     """
     if not plan.is_open:
         return plan
-    own, d = positive_array("budgets", budgets), whole("dimensions", dimensions, 1)
+    own, d = positive_array("budgets", budgets), whole("dimensions", dimensions, 1, MOST_DIMENSIONS)
     target = TARGET_EPSILON if plan.target_epsilon is None else float(plan.target_epsilon)
     norm, rounds = NORM if plan.norm is None else plan.norm, ROUNDS if plan.rounds is None else plan.rounds
     settled = replace(plan, clip=norm, norm=norm, rounds=rounds, target_epsilon=target)

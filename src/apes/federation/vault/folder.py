@@ -18,7 +18,7 @@ from apes.federation.terms import FederationTerms
 from apes.federation.vault.accounts import Account, check_apart
 from apes.federation.vault.charges import Grant, central_cost, local_epsilon
 from apes.federation.vault.holdings import Holdings
-from apes.federation.vault.ledger import VaultLedger, read_ledger
+from apes.federation.vault.ledger import VaultLedger, read_ledger, read_runs
 from apes.federation.vault.lifetime import Lifetime
 from apes.federation.vault.model import Discreet, check_fit
 from apes.federation.vault.pace import LONGEST, public_seconds
@@ -173,12 +173,14 @@ def _read_holdings(data: Path, keys: Path, terms: FederationTerms) -> Holdings:
 class CentralAccount:
     """What a user has spent centrally, had every round been of the worst cohort that was agreed.
 
-    It holds against everybody but the shuffler. None stands for an infinite figure.
+    It holds against everybody but the shuffler. Where all was answered in one run, it is no more than what that run is
+    certified for, whoever takes part: the target, which the shuffler enforces, or the terms' limit. None stands for an
+    infinite figure.
     """
 
     mu: float | None  # Gaussian shift that covers everything
-    epsilon: float | None  # at the owner's delta, in nats
-    delta: float
+    epsilon: float | None  # at this delta, in nats
+    delta: float  # the owner's, where the owner set a limit; else that of the terms
     limit: float | None  # largest epsilon in all; None if there is none
     rounds_left: int | None  # that it leaves room for; None without a limit
 
@@ -203,10 +205,17 @@ def read_accounts(folder: Path) -> list[UserAccount]:
     witness = Witness(folder / settings.witness, settings.ledger_id)
     spending, lifetime = read_ledger(folder / settings.ledger, len(budgets), settings.lifetime, witness)
     charges, limit, accounts = charges_of(terms, holdings, lifetime), lifetime.limit, []
+    agreed = terms.terms.central_delta(1)
+    delta = agreed if lifetime.epsilon is None else lifetime.delta
+    runs = read_runs(folder / settings.ledger)
+    # One run of these terms at most: what it is certified for holds for everybody in it.
+    is_one_run = len(runs) <= 1 and runs <= set(settings.runs) and agreed <= delta
+    most = (terms.granted.mu_squared, terms.epsilon) if is_one_run and runs else (math.inf, math.inf)
     for budget, allowance, rounds, charge in zip(budgets, allowances, spending, charges, strict=True):
         left, cost = Grant(math.inf, limit).rounds_left(rounds, charge), central_cost(rounds)
-        mu, epsilon = _finite(math.sqrt(cost.mu_squared)), _finite(cost.epsilon(lifetime.delta))
-        central = CentralAccount(mu, epsilon, lifetime.delta, lifetime.epsilon, left)
+        mu = _finite(math.sqrt(min(cost.mu_squared, most[0])))
+        epsilon = _finite(min(cost.epsilon(delta), most[1]))
+        central = CentralAccount(mu, epsilon, delta, lifetime.epsilon, left)
         both = Grant(allowance, limit).rounds_left(rounds, charge)
         spent, granted = local_epsilon(rounds), _finite(allowance)
         accounts.append(UserAccount(budget, rounds.total(), spent, granted, central, both))

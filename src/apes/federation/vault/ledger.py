@@ -29,6 +29,7 @@ _OWNER = "select users, epsilon, delta from owner"
 _LINK = "select link from chain where number = coalesce(?, (select count(*) from answers))"
 _HELD = f"select count(*), ({_LINK}) from answers"
 _VAULTS = "select id from vaults"
+_RUNS = "select distinct run from answers"
 
 
 class Answer(NamedTuple):
@@ -79,6 +80,11 @@ def read_sent(path: Path) -> list[SentReport]:
 def read_previous(path: Path, run: str) -> dict[int, bytes]:
     """Digest of the release before each round of a run that was answered, as the analyzer's announcement names it."""
     return dict(read_database(path, "select round, digest from previous where run = ?", (run,)))
+
+
+def read_runs(path: Path) -> frozenset[str]:
+    """The runs that a ledger has answered, read beside whoever keeps it; none if there is no ledger yet."""
+    return frozenset(str(run) for (run,) in read_database(path, _RUNS)) if path.exists() else frozenset()
 
 
 class VaultLedger:
