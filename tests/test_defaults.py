@@ -25,7 +25,7 @@ from apes.terms.fitting import fitted_to
 from apes.terms.simulation import Simulation
 
 # Commands that train, or answer about a training; those of two groups by both names.
-ABOUT_A_TRAINING = ("train", "tune", "advise", "account", "plan", "federation init", "federation invite")
+ABOUT_A_TRAINING = ("train", "tune", "advise", "account", "plan", "poison", "federation init", "federation invite")
 # What an option may be by default; None is explained by its help, where it has a value in the end.
 VALUES = {
     "target_epsilon": (None, defaults.TARGET_EPSILON),

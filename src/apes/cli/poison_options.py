@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from apes.cli import shared
-from apes.cli.options import PRIVATE, PlanOption, Preset, with_choices
+from apes.cli.options import PlanOption, Preset, with_choices
 from apes.cli.table_options import with_table_choices
+from apes.defaults import PRIVATE
 
 LIARS = "1,1%,5%,10%"
 _LIARS = "Who lies: numbers of people, or shares of them in per cent, with commas between them."

@@ -17,9 +17,10 @@ from statistics import mean
 from typing import Any, Protocol
 
 from apes.data import Dataset
+from apes.defaults import NORM
 from apes.paper.frontier.trusted_server import TrustedServer
 from apes.people.people import People
-from apes.terms.fitting import NORM, fitted
+from apes.terms.fitting import fitted
 from apes.terms.plan import Plan
 from apes.terms.schedule import Schedule
 from apes.terms.simulation import Simulation
