@@ -30,7 +30,7 @@ SMALL = {
     "audit": "--users 3 --dimensions 2 --trials 100 --budgets constant:1",
     "poison": "--users 40 --rounds 1 --preset paper --liars 2",
     "converge": "--users 8 --dimensions 2 --rounds 2 --seeds 1",
-    "federation init": "new --devices 4",
+    "federation init": "new --devices 4 --preset paper --allow-no-protection --no-comparison",
 }
 BEYOND = ("1" + "0" * 12, "-1", "inf", "1e300", "1e-300", "", "\u0663")
 # Far more than any of it takes: what hangs is to fail, and not to wait for ever.
