@@ -139,6 +139,7 @@ def test_the_same_people_in_one_process(capsys):
     alone = train(MODEL, people, Plan(rounds=ROUNDS))
     assert (beside.accuracy, beside.epsilon, beside.rounds) == (alone.accuracy, alone.guarantee.epsilon, ROUNDS)
     certified = {"epsilon": 1.0, "delta": 1e-4, "epsilon_by_round": [0.5], "meaning": "strong protection"}
+    certified["caveats"] = []
     summary = {"rounds": 1, "participants_by_round": [9], "accuracy": 0.5, "loss": 1.0, "certified": certified}
     answers.federation(summary | {"simulated": {**vars(beside), "accuracy": 0.8125}})
     said = " ".join(capsys.readouterr().out.split())
