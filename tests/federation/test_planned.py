@@ -125,7 +125,7 @@ def test_up_refuses_it_too(tmp_path):
     assert plain.pop("allow_no_protection")
     file.write_text(json.dumps(plain))
     code, _, errors = apes("federation", "up", folder)
-    assert (code, "allow_no_protection must be given" in errors) == (2, True)
+    assert (code, "--allow-no-protection must be given" in errors) == (2, True)
     assert not Layout(folder).logs.exists()
     with pytest.raises(ParameterError, match="allow_no_protection"):
         Trial(folder).start([])
