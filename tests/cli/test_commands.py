@@ -87,7 +87,7 @@ def question(monkeypatch, *more):
 
 def test_every_option_of_an_account_changes_what_is_asked(monkeypatch):
     for plain, options in {
-        "--framework apes --norm 1": {
+        "--framework apes --norm 1 --clip 0.5": {
             "--users": "50",
             "--budgets": "uniform1",
             "--dimensions": "40",
@@ -100,7 +100,7 @@ def test_every_option_of_an_account_changes_what_is_asked(monkeypatch):
             "--colluders": "20",
             "--seed": "2",
         },
-        "--framework apes": {"--levels": "4"},
+        "--framework apes": {"--levels": "4", "--target-epsilon": "2", "--preset": "paper"},
         "--framework s-apes --sparsifier random-b": {"--sparsifier": "top-b-first", "--keep": "0.34"},
         "--framework s-apes-first": {"--keep": "0.34", "--framework": "apes"},
     }.items():

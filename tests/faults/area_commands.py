@@ -135,17 +135,17 @@ FAULTS = (
     Fault(
         name="option-seed-does-nothing",
         consequence="An account is of other people than those that were asked about.",
-        file="src/apes/cli/shared.py",
-        before="terms.applied(make_budgets(budgets, users, seed))",
-        after="terms.applied(make_budgets(budgets, users, 1))",
+        file="src/apes/cli/account.py",
+        before="own = make_budgets(budgets, users, seed)",
+        after="own = make_budgets(budgets, users, 1)",
         caught_by=("tests/cli/test_commands.py::test_every_option_of_an_account_changes_what_is_asked",),
     ),
     Fault(
         name="option-cap-is-not-applied-where-it-is-accounted",
         consequence="What a cap buys is not in the figure: people are told more than they spend.",
-        file="src/apes/cli/shared.py",
-        before="terms.exposure(0, terms.applied(make_budgets(budgets, users, seed)), dimensions)",
-        after="terms.exposure(0, make_budgets(budgets, users, seed), dimensions)",
+        file="src/apes/cli/account.py",
+        before="terms.exposure(0, terms.applied(own), size)",
+        after="terms.exposure(0, own, size)",
         caught_by=("tests/cli/test_commands.py::test_every_option_of_an_account_changes_what_is_asked",),
     ),
     Fault(

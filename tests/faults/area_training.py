@@ -943,8 +943,8 @@ ADVICE = (
         name="advice-takes-a-delta-of-nothing",
         consequence="A question with a delta that cannot be is answered with figures that mean nothing.",
         file="src/apes/advice/question.py",
-        before='        within("delta", self.delta, SMALLEST_DELTA, 0.5)\n',
-        after='        within("delta", self.delta, SMALLEST_DELTA, 1.0)\n',
+        before='        within("delta", self.central_delta, SMALLEST_DELTA, 0.5)\n',
+        after='        within("delta", self.central_delta, SMALLEST_DELTA, 1.0)\n',
         caught_by=("tests/advice/test_question.py",),
     ),
 )

@@ -23,7 +23,7 @@ COMMANDS: tuple[Row, ...] = (
     ("advise", "advise:advise_command",
      "Say how to train people with these budgets within a target: every certified way, the best first."),
     ("plan", "plan_options:plan_command",
-     "Find the cap on budgets, the users, the rounds or the levels of reports that reach a target."),
+     "Find the plan, the cap on budgets, the users, the rounds or the levels of reports that reach a target."),
     ("page", "page:page_command",
      "Serve a page with sliders on this machine: what a training would reveal, as you drag."),
     ("audit", "audit:audit_command",
