@@ -21,11 +21,11 @@ from own_tables import (
 from parties import PAPERS, apes, joining, task_for_few
 from trials import told
 
-from apes import Examples, LinearRegression, LogisticRegression, People, Schedule
+from apes import Examples, LinearRegression, LogisticRegression, People
 from apes.cli import offers as apes_offers
 from apes.errors import DataError
 from apes.federation.offer import offer_of
-from apes.federation.parties import Servers, Task, invite
+from apes.federation.parties import Servers, invite
 from apes.federation.terms import FederationTerms
 from apes.federation.trial.layout import Layout
 from apes.federation.vault.folder import read_vault

@@ -135,8 +135,8 @@ def test_up_refuses_it_too(tmp_path):
 @pytest.mark.service
 def test_the_same_people_in_one_process(capsys):
     people = crowd()
-    beside = simulate(Plan(rounds=ROUNDS), Subject(MODEL, people.test, USERS), people)
-    alone = train(MODEL, people, Plan(rounds=ROUNDS))
+    beside = simulate(Plan(rounds=ROUNDS, seed=5), Subject(MODEL, people.test, USERS), people)
+    alone = train(MODEL, people, Plan(rounds=ROUNDS, seed=5))
     assert (beside.accuracy, beside.epsilon, beside.rounds) == (alone.accuracy, alone.guarantee.epsilon, ROUNDS)
     certified = {"epsilon": 1.0, "delta": 1e-4, "epsilon_by_round": [0.5], "meaning": "strong protection"}
     certified["caveats"] = []
