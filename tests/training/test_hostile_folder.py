@@ -258,7 +258,7 @@ class TestCopies:
             RunFolder.open(copy).recertify()
 
 
-class TestVersion020:
+class TestEarlierLayout:
     """Everything in one place, with a digest of all rows in every line; noise that followed from a seed."""
 
     @pytest.fixture

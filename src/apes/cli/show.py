@@ -129,7 +129,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str | None]:
 
 
 def _files(facts: dict[str, Any]) -> dict[str, str | None]:
-    """What there is, and what of it may be shown; a folder of version 0.2.0 is not sorted."""
+    """What there is, and what of it may be shown; a folder of an earlier layout is not sorted."""
     own = [name for name in facts["files"] if name.startswith(f"{PRIVATE}/")]
     rest = ", ".join(name for name in facts["files"] if name not in own)
     if not own and not facts["is_copy"]:

@@ -156,7 +156,7 @@ def certify_by_receipts(folder: RunFolder, terms: FederationTerms, charging: Cha
             if told.as_dict() != exposure.as_dict():
                 raise DataError(f"round {receipt.round} was charged otherwise than its receipt says")
             by_round.append(accountant.record(told))
-        # Before version 0.3 the log named them in another place.
+        # The log of an earlier layout names them in another place.
         if (identity.name or identity.people) != charging.people or Charging(**folder.config["choices"]) != charging:
             raise DataError(f"its log or its configuration is not of {charging.people}")
         said = folder.recertify()[1]

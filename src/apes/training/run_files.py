@@ -24,7 +24,7 @@ OWNERS = (CHECKPOINT, METRICS, SUMMARY, ACCURACY, REPORT, EVENTS, IDENTITY, "cho
 CHOICES, RUN_KEY, DIGEST_KEY = OWNERS[-3:]
 LOCK = "run.lock"
 SORTED = 2
-"""The layout that sorts; folders of version 0.2.0 do not say theirs, and have everything in one place."""
+"""The layout that sorts; folders of the one before do not say theirs, and have everything in one place."""
 ABOUT = f"""A run of APES.
 
 {PRIVATE}/ is its owner's: keys, the checkpoint, what follows from people's data as it is (accuracy on held-out people,

@@ -136,7 +136,7 @@ class RunFolder:
 
     @property
     def is_sorted(self) -> bool:
-        """Whether the owner's files are apart from those that may be shown, as they are since version 0.3."""
+        """Whether the owner's files are apart from those that may be shown; in an earlier layout they are not."""
         return bool(self.config["layout"] == SORTED)
 
     @property
@@ -326,7 +326,7 @@ class RunFolder:
     def _check_model(self, weights: F64, about: Mapping[str, Any] | None) -> None:
         """Raise unless the model is the one that the run ended with, by its certificate."""
         name = CERTIFICATE if self.is_sorted else SUMMARY
-        # Version 0.2.0 wrote the model's digest into the summary, but in federations.
+        # An earlier layout has the model's digest in the summary, but in federations.
         said = self._json(name) if self._has(name) else {}
         if self.is_sorted or "model_sha256" in said:
             if said.get("model_sha256") != digest_of_weights(weights):
