@@ -34,7 +34,7 @@ SEED = 101
 TARGETS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 # Trainings at each target, of either side; where there are none, what was found at the target before is taken over, in
 # proportion. Pixels take most time, and begin with what was found on features.
-RUNS = {GRADIENTS: (32, 0, 32, 0, 32, 0), PIXELS: (0, 0, 16, 0, 0, 0)}
+RUNS = {GRADIENTS: (16, 0, 16, 0, 16, 0), PIXELS: (0, 0, 12, 0, 0, 0)}
 QUICK_RUNS = (0, 8, 0, 0, 0, 0)
 SIDES: dict[str, Callable[[HeldOut, float, float, int | None], Side]] = {"trusted": TrustedSide, "one-bit": OneBitSide}
 WAYS = {

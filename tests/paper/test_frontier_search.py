@@ -8,7 +8,7 @@ import pytest
 import apes
 from apes.data import Dataset
 from apes.paper.frontier import search as search_module
-from apes.paper.frontier.search import KNOBS, HeldOut, OneBitSide, TrustedSide, search
+from apes.paper.frontier.search import KNOBS, HeldOut, OneBitSide, TrustedSide, first_settings, search
 from apes.paper.frontier.trusted_server import TrustedServer
 from apes.paper.frontier.tuned import choices_at
 from apes.terms.fitting import fitted
@@ -80,6 +80,16 @@ def test_every_knob_turns_its_own_choice(kind, name, held):
     # Rounds and norm decide the noise, and so the usual step; all else stays.
     may_follow = {"rounds": {"learning_rate", "cap"}, "norm": {"learning_rate"}}.get(name, set())
     assert {other for other in before if before[other] != after[other]} <= {name} | may_follow
+
+
+def test_both_sides_begin_with_the_same_settings():
+    """Each place is one of its knob's; ours has its usual cap."""
+    trusted, ours = first_settings(TrustedSide.knobs), first_settings(OneBitSide.knobs)
+    assert ours == [(*setting, 1.0) for setting in trusted]
+    assert len(set(trusted)) == 4
+    for setting in trusted:
+        assert all(place in knob.places for knob, place in zip(TrustedSide.knobs, setting, strict=True))
+        assert set(setting) != {1.0}
 
 
 def test_both_sides_have_the_same_knobs_but_for_the_cap():

@@ -33,7 +33,7 @@ from apes.training.workers import Workers
 Choices = dict[str, Any]
 # Factors of what is used without a search, but for momentum, which is itself.
 KNOBS = (
-    Knob("rounds", (0.5, 0.75, 1.0, 1.5, 2.0)),
+    Knob("rounds", (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)),
     Knob("norm", (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)),
     Knob("learning_rate", (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
     Knob("momentum", (0.0, 0.5, 0.8, 0.9), 0.8),
@@ -41,6 +41,13 @@ KNOBS = (
 )
 # One bit has a cap on budgets, too; a trusted server has nothing that would correspond to it.
 CAP = Knob("cap", (1.0, 1.4, 2.0))
+# What a longer trial with the trusted server alone came to on MNIST, at several targets: both sides begin with these.
+FIRST = (
+    {"norm": 0.5, "learning_rate": 1.4, "momentum": 0.5},
+    {"norm": 0.25, "learning_rate": 1.4, "momentum": 0.5},
+    {"norm": 0.25, "momentum": 0.5, "last_step": 10 / 3},
+    {"norm": 0.25, "learning_rate": 1.4, "rounds": 2.0},
+)
 # Few settings are tried at a target, and what was found at the one before is a good place to be near.
 _SHARE_ANYWHERE = Fraction(1, 2)
 # Accuracy of so many last rounds is averaged: one round alone is luck.
@@ -192,16 +199,23 @@ def search(
         runs: Trainings for each side, at least 8; or 0, to take over what was found at the target before (or at the
             first one that is searched for), in proportion to what is used at this target without a search.
         seed: Of the search, and of the noise of first runs; later runs of a setting take the seeds after it.
-        first: Settings to begin with, after the defaults, at the first side that is searched for.
+        first: Settings to begin with at the first side that is searched for, before `FIRST`; at the others that is what
+            was found at the side before.
         ran: Called with a side's place, choices, a seed and the training itself: keeps results, or answers from those.
     """
     found: dict[int, KnobSearch] = {}
     for place, side in enumerate(sides):
         if runs[place]:
             before = [knobs.best() for knobs in found.values()]
-            found[place] = KnobSearch(side.knobs, seed, first=before[-1:] or first, share_anywhere=_SHARE_ANYWHERE)
+            first_here = [*(before[-1:] or first), *first_settings(side.knobs)]
+            found[place] = KnobSearch(side.knobs, seed, first=first_here, share_anywhere=_SHARE_ANYWHERE)
             _search_at(place, side, found[place], runs[place], seed, ran)
     return [_found_at(place, side, found) for place, side in enumerate(sides)]
+
+
+def first_settings(knobs: Sequence[Knob]) -> list[Setting]:
+    """What both sides begin with, as settings of these knobs; what is not named stays at its default."""
+    return [tuple(turned.get(knob.name, knob.default) for knob in knobs) for turned in FIRST]
 
 
 def _search_at(
