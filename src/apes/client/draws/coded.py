@@ -3,14 +3,15 @@
 What is drawn for coordinate c of user u, in terms of the words of a stage (`apes.mathematics.chacha`):
 
 1. t = (g + C) (K - 1) / 2C, clipped to [0, K - 1], is rounded at random to a level j next to it: up if a
-   uniform R is below the fraction of t. The first 11 bits of R are bits 8-18 of the word of attempt 0.
-2. An attempt proposes the level k in the low bits of its word and accepts it if a uniform 64-bit number is
-   <= T_|k-j|. The number's first 13 bits are the word's upper 13.
-3. Only when the leading bits tie are further bits drawn, so comparisons are exact and most cost one word.
+   uniform R is below the fraction of t.
+2. An attempt proposes a level k and accepts it if a uniform 64-bit number is <= T_|k-j|.
+3. Only when leading bits tie are further bits drawn, so comparisons are exact and most cost one word or less.
 
-Attempt a has word c of stage a. Further bits come from the block of stage TIE + a with index c: words 0 and 1 are those
-of an attempt's number, words 2 and 3, where a = 0, those of R; the first of two is their upper half. Attempt 0 is made
-for all coordinates at once; later ones compute the blocks that hold a word which is still needed.
+Attempt 0 has word c of stage 0: 8 bits of proposal, the first 11 bits of R, the first 13 of the number, from the lowest
+bits up. Word c of stage s >= 1 has attempt 2 s - 1 in its lower half and 2 s in its upper one: 8 bits of proposal, the
+first 8 of the number. Further bits come from the block of stage TIE + a with index c, for attempt a: words 0 and 1 have
+those of the number, words 2 and 3, where a = 0, those of R; the first of two is their upper half. Stage 0 is made for
+all coordinates at once; of later ones the blocks that are still needed, or all where that is quicker.
 
 The loops are split so that arithmetic vectorises and table look-ups stand alone. Sums and differences of 32-bit numbers
 are brought back to 32 bits one by one, since the compiler would go on in 64, of which vectors hold half as many; and a
@@ -25,32 +26,33 @@ import numpy as np
 
 from apes.client.clip import EXPONENT, clipped
 from apes.mathematics.arrays import F32, I32, U8, U16, U32, U64, Word
-from apes.mathematics.chacha import BLOCK_WORDS, GROUP_BLOCKS, GROUP_WORDS, block_at, fill_blocks, fill_words, room_for
-from apes.mathematics.compiled import compiled
+from apes.mathematics.chacha import BLOCK_WORDS, GROUP_BLOCKS, GROUP_WORDS, fill_blocks, fill_words, room_for
+from apes.mathematics.compiled import compiled, inlined
 from apes.mathematics.randomness import Address, Key
 from apes.mathematics.thresholds import proposal_mask
 
 TIE = np.uint64(0x80000000)
-# How a 32-bit word is cut: 8 bits of proposal, 11 of rounding, 13 of acceptance. With more bits for one of the last two
-# it would tie less often, the other more; either way a tie costs twenty times a draw.
+# How a word is cut. With more bits for one of rounding and acceptance it would tie less often, the other more.
 _LAST_FINE = 2047
 _FINE = np.float32(2048)
 _ROUNDING_SHIFT = np.uint32(8)
 _FINE_BITS = 11
 _ACCEPTANCE_SHIFT = np.uint32(19)
+_LEADING_BITS, _RETRY_BITS = np.uint64(13), np.uint64(8)
+_DROPPED = np.int32(5)
+_HALF, _RETRY_SHIFT, _LAST_BYTE = np.uint32(16), np.uint32(8), np.uint32(255)
 _NEVER = np.uint32(256)
 # How a mark is cut, and the unit of the lines below a table: 1 / 256 of a leading threshold.
-_LEVEL, _UNSURE_MARK, _TIED_MARK = np.uint16(255), np.int32(256), np.int32(768)
-_TIED_SHIFT = np.uint16(9)
+_LEVEL, _UNSURE, _TIED = np.uint16(255), np.int32(256), np.int32(768)
 _LINE_BITS = np.int32(8)
-_ONE, _WORD = np.uint64(1), np.uint64(32)
-_LEADING, _FURTHER = np.uint64(51), np.uint64(13)
-_LOW_BITS = np.uint64((1 << 51) - 1)
+_ONE, _TWO, _WORD = np.uint64(1), np.uint64(2), np.uint64(32)
+_LEADING, _RETRY_LEADING = np.uint64(51), np.uint64(56)
+_LOWER_HALF = np.uint32(0xFFFF)
 _TO_UNIT = 2.0**-53
-# Where one word in so many is needed, it is quicker to make all of them.
+# Where one coordinate in so many needs a block, it is quicker to make all blocks.
 _DENSE = 16
-# Where word w of a row is: block 16 (w // 256) + w % 16, lane (w // 16) % 16.
-_LANE_SHIFT, _GROUP_SHIFT, _LAST_LANE = np.uint32(4), np.uint32(8), np.uint32(15)
+# Where word w of a row is: block 16 (w // 256) + w % 16, place (w // 16) % 16.
+_ROW_SHIFT, _GROUP_SHIFT, _LAST_OF_16 = np.uint32(4), np.uint32(8), np.uint32(15)
 
 # User, stream and coordinate.
 Place = tuple[Word, Word, Word]
@@ -67,13 +69,17 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
     """
     users, width = updates.shape
     first_user, first, stream = address
-    row_words = room_for(first, width, GROUP_WORDS)
-    block_words = np.empty(row_words.size, dtype=np.uint32)
-    slots = np.zeros(row_words.size // BLOCK_WORDS, dtype=np.uint32)
+    words = room_for(first, width, GROUP_WORDS)
+    retry_words = np.empty(words.size, dtype=np.uint32)
+    block_words = np.empty(words.size, dtype=np.uint32)
+    slots = np.zeros(words.size // BLOCK_WORDS, dtype=np.uint32)
     needed = np.empty(slots.size + 1, dtype=np.uint32)
     marks = np.empty(width, dtype=np.uint16)
-    words, open_ones, rare = np.empty((3, width + 1), dtype=np.uint32)
+    open_ones = np.empty(width + 1, dtype=np.uint32)
+    tied = np.empty(width + 1, dtype=np.uint32)
     leading = np.full(257, -1, dtype=np.int32)
+    group, start = np.uint64(first // GROUP_WORDS), first % GROUP_WORDS
+    own, retries = words[start:], retry_words[start:]
     for u in range(users):
         place = (np.uint64(first_user + u), stream, np.uint64(first))
         row, update, drawn = thresholds[u], updates[u], codes[u]
@@ -81,20 +87,24 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
             leading[s] = np.int32(row[s] >> _LEADING)
         if not is_finite(update.view(np.uint32)):
             return False
-        fill_words(np.uint64(first // GROUP_WORDS), np.uint64(0), place[0], stream, key, row_words)
-        own = row_words[first % GROUP_WORDS :]
+        fill_words(group, np.uint64(0), place[0], stream, key, words)
         _propose(update, own, clip, row.size, _lines(leading[: row.size]), marks, drawn)
         count = _list_unsure(marks, open_ones)
-        _settle_rounding(update, clip, row.size, open_ones[:count], place, key, marks, rare)
-        for m in range(count):
-            words[m] = own[open_ones[m]]
-        attempt = np.uint64(0)
-        while True:
-            count = _attempt(words[:count], row, leading, attempt, place, key, marks, open_ones, rare, drawn)
-            if count == 0:
-                break
+        attempt = _ONE
+        while count > 0:
+            if attempt & _ONE:
+                stage = (attempt + _ONE) // _TWO
+                if _DENSE * count >= width:
+                    fill_words(group, stage, place[0], stream, key, retry_words)
+                else:
+                    _fill_needed(open_ones[:count], stage, place, key, slots, needed, block_words, retries)
+            count, found = _retry(own, retries, leading, row.size, attempt, marks, open_ones, count, tied, drawn)
+            if found > 0:
+                some = tied[:found]
+                count = _settle(
+                    update, clip, own, retries, row, attempt, place, key, marks, some, open_ones, count, drawn
+                )
             attempt += _ONE
-            _words_of(open_ones[:count], attempt, place, key, slots, needed, block_words, words)
     return True
 
 
@@ -157,9 +167,9 @@ def _propose(
         step = max(difference, np.int32(-difference))
         line = max(np.int32(height - np.int32(fall * step)), np.int32(other_height - np.int32(other_fall * step)))
         is_unsure = (np.int32(word >> _ACCEPTANCE_SHIFT) >= np.int32(line >> _LINE_BITS)) | (k > last)
-        mark = np.int32(j | _UNSURE_MARK) if is_unsure else j
+        mark = np.int32(j | _UNSURE) if is_unsure else j
         is_tied = np.int32(fine & np.int32(_LAST_FINE)) == r
-        marks[i] = np.uint16(np.int32(mark | _TIED_MARK) if is_tied else mark)
+        marks[i] = np.uint16(np.int32(mark | _TIED) if is_tied else mark)
         codes[i] = np.uint8(k)
 
 
@@ -185,99 +195,166 @@ def _list_unsure(marks: U16, unsure: U32) -> int:
 
 
 @compiled
-def _settle_rounding(
-    update: F32, clip: float, levels: int, unsure: U32, place: Place, key: Key, marks: U16, rare: U32
+def _fill_needed(
+    open_ones: U32, stage: Word, place: Place, key: Key, slots: U32, needed: U32, block_words: U32, words: U32
 ) -> None:
-    """Compare all bits of R where the first ones tie, and write the rounded level into the mark."""
-    found = np.uint64(0)
-    for m in range(np.uint64(unsure.size)):
-        rare[found] = unsure[m]
-        found += np.uint64(marks[unsure[m]] >> _TIED_SHIFT)
-    user, stream, first = place
-    top = np.float32(levels - 1)
-    scale, half = np.float32((levels - 1) / (2 * clip)), np.float32(0.5) * top
-    for m in range(found):
-        i = rare[m]
-        t = clipped(update[i] * scale + half, np.float32(0), top)
-        fine = np.int64(t * _FINE)
-        block = block_at(first + np.uint64(i), TIE, user, stream, key)
-        further = (np.uint64(block[2]) << _WORD) | np.uint64(block[3])
-        is_up = np.float64(further >> np.uint64(_FINE_BITS)) * _TO_UNIT < np.float64(t * _FINE) - fine
-        marks[i] = np.uint16((fine >> _FINE_BITS) + np.int64(is_up))
-
-
-@compiled
-def _words_of(
-    open_ones: U32, attempt: Word, place: Place, key: Key, slots: U32, needed: U32, block_words: U32, words: U32
-) -> None:
-    """The words of an attempt for the coordinates that are still open, from the blocks that hold one of them.
+    """Fill ``words`` for the coordinates that are still open, from the blocks that hold one of theirs.
 
     ``needed`` lists these blocks, counted from the first block of the group that ``place`` is in; ``slots`` says where
     in the list a block is, if it is there.
     """
     user, stream, first = place
-    if _DENSE * open_ones.size > block_words.size:
-        fill_words(first // np.uint64(GROUP_WORDS), attempt, user, stream, key, block_words)
-        own = block_words[first % np.uint64(GROUP_WORDS) :]
-        for m in range(open_ones.size):
-            words[m] = own[open_ones[m]]
-        return
-    offset, first_block = np.uint32(first % np.uint64(GROUP_WORDS)), np.uint32(first // np.uint64(GROUP_WORDS))
-    first_block = np.uint32(first_block * np.uint32(GROUP_BLOCKS))
+    start, group = np.uint32(first % np.uint64(GROUP_WORDS)), np.uint32(first // np.uint64(GROUP_WORDS))
     count = np.uint64(0)
     for m in range(np.uint64(open_ones.size)):
-        w = np.uint32(offset + open_ones[m])
-        b = np.uint32(np.uint32(np.uint32(w >> _GROUP_SHIFT) << _LANE_SHIFT) | np.uint32(w & _LAST_LANE))
+        b = _block_of(np.uint32(start + open_ones[m]))
         slot = slots[b]
         is_new = (np.uint64(slot) >= count) | (needed[slot] != b)
         needed[count] = b
         slots[b] = np.uint32(count) if is_new else slot
         count += np.uint64(is_new)
-    # As many as vectors hold, so that none is computed by itself; the surplus goes unused.
     columns = (int(count) + GROUP_BLOCKS - 1) // GROUP_BLOCKS * GROUP_BLOCKS
     blocks = block_words[: BLOCK_WORDS * columns].reshape((BLOCK_WORDS, columns))
     for s in range(columns):
-        blocks[0, s] = np.uint32(first_block + needed[min(s, int(count) - 1)])
-    fill_blocks(attempt, user, stream, key, blocks)
+        blocks[0, s] = np.uint32(np.uint32(group * np.uint32(GROUP_BLOCKS)) + needed[min(s, int(count) - 1)])
+    fill_blocks(stage, user, stream, key, blocks)
     for m in range(np.uint64(open_ones.size)):
-        w = np.uint32(offset + open_ones[m])
-        b = np.uint32(np.uint32(np.uint32(w >> _GROUP_SHIFT) << _LANE_SHIFT) | np.uint32(w & _LAST_LANE))
-        words[m] = blocks[np.uint32(w >> _LANE_SHIFT) & _LAST_LANE, slots[b]]
+        w = np.uint32(start + open_ones[m])
+        words[open_ones[m]] = blocks[np.uint32(w >> _ROW_SHIFT) & _LAST_OF_16, slots[_block_of(w)]]
+
+
+@inlined
+def _block_of(w: np.uint32) -> np.uint32:
+    """The block of word ``w`` of a row, counted from the row's first."""
+    return np.uint32(np.uint32(np.uint32(w >> _GROUP_SHIFT) << _ROW_SHIFT) | np.uint32(w & _LAST_OF_16))
 
 
 @compiled
-def _attempt(
-    words: U32,
-    row: U64,
+def _retry(
+    own: U32,
+    retries: U32,
     leading: I32,
+    levels: int,
+    attempt: Word,
+    marks: U16,
+    open_ones: U32,
+    count: int,
+    tied: U32,
+    codes: U8,
+) -> tuple[int, int]:
+    """Make an attempt for the first ``count`` in the list ``open_ones``, by its leading bits.
+
+    Next to none of the unsure is accepted by attempt 0, so that it is looked up together with attempt 1.
+
+    Returns:
+        How many stay open, which ``open_ones`` then lists, and how many tie, which ``tied`` lists.
+    """
+    mask, last = np.int32(proposal_mask(levels)), np.int32(levels - 1)
+    shift = np.uint32(0) if attempt & _ONE else _HALF
+    is_first = attempt == _ONE
+    left, found = np.uint64(0), np.uint64(0)
+    for m in range(np.uint64(count)):
+        i = open_ones[m]
+        mark = np.int32(marks[i])
+        j = np.int32(mark & _LEVEL)
+        zeroth = np.int32(np.int32(own[i]) & mask)
+        margin = np.int32(own[i] >> _ACCEPTANCE_SHIFT) - leading[_step(zeroth, j, last)] if is_first else np.int32(1)
+        half = np.uint32(retries[i] >> shift)
+        k = np.int32(np.int32(half) & mask)
+        next_margin = np.int32((half >> _RETRY_SHIFT) & _LAST_BYTE) - (leading[_step(k, j, last)] >> _DROPPED)
+        codes[i] = np.uint8(zeroth if margin < 0 else k)
+        is_known = mark < _TIED
+        open_ones[left] = i
+        left += np.uint64(is_known & (margin > 0) & (next_margin > 0))
+        tied[found] = i
+        found += np.uint64(~is_known | (margin == 0) | ((margin > 0) & (next_margin == 0)))
+    return int(left), int(found)
+
+
+@inlined
+def _step(k: np.int32, j: np.int32, last: np.int32) -> np.uint32:
+    """From the level to the proposal; of a proposal past the last level one that is never accepted."""
+    return np.uint32(abs(k - j)) if k <= last else _NEVER
+
+
+@compiled
+def _settle(
+    update: F32,
+    clip: float,
+    own: U32,
+    retries: U32,
+    row: U64,
     attempt: Word,
     place: Place,
     key: Key,
     marks: U16,
-    open_ones: U32,
     tied: U32,
+    open_ones: U32,
+    left: int,
     codes: U8,
 ) -> int:
-    """Make one attempt for the coordinates that are open, one word each; list those that stay open, and count them."""
-    mask, last = np.int32(proposal_mask(row.size)), np.int32(row.size - 1)
-    left, found = np.uint64(0), np.uint64(0)
-    for m in range(np.uint64(words.size)):
-        i = open_ones[m]
-        k = np.int32(np.int32(words[m]) & mask)
-        step = np.uint32(abs(k - np.int32(marks[i] & _LEVEL))) if k <= last else _NEVER
-        margin = np.int32(words[m] >> _ACCEPTANCE_SHIFT) - leading[step]
-        codes[i] = np.uint8(k)
-        open_ones[left] = i
-        left += np.uint64(margin > 0)
-        tied[found] = i
-        found += np.uint64(margin == 0)
+    """Make an attempt again for coordinates that tied, with all bits; append to ``open_ones`` what stays open.
+
+    With attempt 1 come the rounding and attempt 0.
+    """
+    count = np.uint64(left)
+    shift = np.uint32(0) if attempt & _ONE else _HALF
+    is_first = attempt == _ONE
+    blocks = np.empty((BLOCK_WORDS, GROUP_BLOCKS), dtype=np.uint32)
+    first_blocks = np.empty((BLOCK_WORDS, GROUP_BLOCKS), dtype=np.uint32)
+    for start in range(0, tied.size, GROUP_BLOCKS):
+        some = tied[start : start + GROUP_BLOCKS]
+        tie_blocks(some, TIE + attempt, place, key, blocks)
+        if is_first:
+            tie_blocks(some, TIE, place, key, first_blocks)
+        for m in range(some.size):
+            i = some[m]
+            is_open = True
+            if is_first:
+                if np.int32(marks[i]) >= _TIED:
+                    marks[i] = _rounded(update[i], clip, row.size, first_blocks[2, m], first_blocks[3, m])
+                number = np.uint64(own[i] >> _ACCEPTANCE_SHIFT) << _LEADING | _further(first_blocks, m) >> _LEADING_BITS
+                codes[i], is_open = _proposed(np.uint64(own[i]), number, marks[i], row)
+            if is_open:
+                half = np.uint64(np.uint32(retries[i] >> shift) & _LOWER_HALF)
+                number = (half >> _RETRY_BITS) << _RETRY_LEADING | _further(blocks, m) >> _RETRY_BITS
+                codes[i], is_open = _proposed(half, number, marks[i], row)
+            if is_open:
+                open_ones[count] = i
+                count += _ONE
+    return int(count)
+
+
+@inlined
+def _further(blocks: U32, m: int) -> Word:
+    return np.uint64(blocks[0, m]) << _WORD | np.uint64(blocks[1, m])
+
+
+@compiled
+def _proposed(word: Word, number: Word, level: np.uint16, row: U64) -> tuple[np.uint8, bool]:
+    """What a word proposes, and whether it is refused: accepted is what has a number of 64 bits <= T_|k-j|."""
+    k = np.int64(word & np.uint64(proposal_mask(row.size)))
+    return np.uint8(k), bool(k >= row.size or number > row[abs(k - np.int64(level & _LEVEL))])
+
+
+@compiled
+def _rounded(update: np.float32, clip: float, levels: int, upper: np.uint32, lower: np.uint32) -> np.uint16:
+    """Level of an update whose R has the first bits of its fraction: all bits are compared."""
+    top = np.float32(levels - 1)
+    t = clipped(update * np.float32((levels - 1) / (2 * clip)) + np.float32(0.5) * top, np.float32(0), top)
+    fine = np.int64(t * _FINE)
+    further = ((np.uint64(upper) << _WORD) | np.uint64(lower)) >> np.uint64(_FINE_BITS)
+    is_up = np.float64(further) * _TO_UNIT < np.float64(t * _FINE) - fine
+    return np.uint16((fine >> _FINE_BITS) + np.int64(is_up))
+
+
+@compiled
+def tie_blocks(coordinates: U32, stage: Word, place: Place, key: Key, blocks: U32) -> None:
+    """Fill ``blocks`` (16 x 16) with the blocks of at most 16 coordinates, counted from the place's, at a stage.
+
+    All columns are made, since a vector instruction makes all of them anyway; those past the last go unused.
+    """
     user, stream, first = place
-    for m in range(found):
-        i = tied[m]
-        threshold = row[abs(np.int64(codes[i]) - np.int64(marks[i] & _LEVEL))]
-        block = block_at(first + np.uint64(i), TIE + attempt, user, stream, key)
-        further = (np.uint64(block[0]) << _WORD) | np.uint64(block[1])
-        if further >> _FURTHER > threshold & _LOW_BITS:
-            open_ones[left] = i
-            left += _ONE
-    return int(left)
+    for m in range(blocks.shape[1]):
+        blocks[0, m] = np.uint32(first + np.uint64(coordinates[min(m, coordinates.size - 1)]))
+    fill_blocks(stage, user, stream, key, blocks)
