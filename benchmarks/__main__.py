@@ -21,6 +21,7 @@ from apes.client.randomizer import CodedClipLaplace, Place
 from apes.client.top_b_first import keep_largest_coordinates, keep_largest_quickly
 from apes.data import Dataset, load
 from apes.mathematics.arrays import U32
+from apes.mathematics.chacha import GROUP_WORDS, fill_words
 from apes.mathematics.compiled import quiet_blas
 from apes.mathematics.randomness import SimulationSource
 from apes.models.logistic import LogisticRegression
@@ -39,6 +40,7 @@ _NORM = 1.0
 _PER_USER = 6
 _REPEATS, _REPEATS_ALONE = 5, 15
 _MILLION, _FEW, _MANY = 128 * 7813, 64, 40
+_WORDS = 3907 * GROUP_WORDS
 _WAYS = {"levels": None, "bit": _NORM}
 console = Console(stderr=True)
 
@@ -77,15 +79,22 @@ def numpy_round(dataset: Dataset, users: int) -> Callable[[], object]:
 
 
 def draws() -> dict[str, Callable[[], object]]:
-    """A million coded Clip-Laplace draws, and as many numbers of NumPy's generator, on one thread."""
+    """A million coded Clip-Laplace draws, and as many random numbers, all on one thread.
+
+    The last two are words of 32 bits: the cipher's stream, which simulations draw from, and NumPy's Philox, which is
+    no cipher.
+    """
     rng = np.random.default_rng(1)
     budgets = np.random.default_rng(2).uniform(0.05, 1, 128)
     updates: NDArray[np.float32] = rng.normal(0, 0.03, (128, _MILLION // 128)).astype(np.float32)
     randomizer, rounds = CodedClipLaplace(_CLIP), iter(range(1 << 20))
     tables, uniform = randomizer.prepare(budgets), np.empty(updates.shape)
+    words, key, philox = np.empty(_WORDS, dtype=np.uint32), SimulationSource(1).key, np.random.Philox(1)
     return {
         "draw": lambda: randomizer.draw(updates, tables, Place(0, 0), SimulationSource(1, next(rounds))),
         "random": lambda: rng.random(out=uniform),
+        "cipher": lambda: fill_words(np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(next(rounds)), key, words),
+        "philox": lambda: philox.random_raw(_WORDS // 2),
     }
 
 
@@ -136,6 +145,7 @@ def ratios(times: dict[str, Times]) -> dict[str, float]:
         "threads_faster_than_one": middle["levels_one_thread"] / middle["levels"],
         "one_bit_threads_faster_than_one": middle["bit_one_thread"] / middle["bit"],
         "draw_in_random_numbers": middle["draw"] / middle["random"],
+        "cipher_words_in_philox_words": middle["cipher"] / middle["philox"],
         "draw_ns": 1e9 * middle["draw"] / _MILLION,
         "choice_us_per_user": 1e6 * middle["choice"] / _FEW,
         "choice_on_device_us_per_user": 1e6 * middle["choice_on_device"] / _FEW,
@@ -161,6 +171,8 @@ def show(result: dict[str, Any]) -> None:
         f"[bold]{result['one_bit_threads_faster_than_one']:.2f} times[/]\n"
         f"a Clip-Laplace draw: {result['draw_ns']:.2f} ns, [bold]{result['draw_in_random_numbers']:.2f} times[/] "
         f"a number of Generator.random, one thread\n"
+        f"a random word of the cipher: [bold]{result['cipher_words_in_philox_words']:.2f} times[/] "
+        f"one of NumPy's Philox, one thread\n"
         f"the 393 largest of 7,850 coordinates: {result['choice_us_per_user']:.1f} us per user, "
         f"{result['choice_on_device_us_per_user']:.1f} in a time that does not depend on the data"
     )

@@ -23,10 +23,16 @@ def blocks(material, index, count, stage, user, stream):
     return np.frombuffer(bits, dtype="<u4").reshape(count, 16)
 
 
+def place_of(number):
+    """Where word ``number`` of a row is: the index of its block, and its place there."""
+    group, place = divmod(number, 256)
+    return 16 * group + place % 16, place // 16
+
+
 def word(material, number, stage, user, stream):
     """Word ``number`` of the row of a stage, a user and a stream."""
-    group, place = divmod(number, 256)
-    return block(material, 16 * group + place % 16, stage, user, stream)[place // 16]
+    index, place = place_of(number)
+    return block(material, index, stage, user, stream)[place]
 
 
 def words(material, first, count, stage, user, stream):

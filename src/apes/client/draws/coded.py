@@ -8,10 +8,11 @@ What is drawn for coordinate c of user u, in terms of the words of a stage (`ape
 3. Only when leading bits tie are further bits drawn, so comparisons are exact and most cost one word or less.
 
 Attempt 0 has word c of stage 0: 8 bits of proposal, the first 11 bits of R, the first 13 of the number, from the lowest
-bits up. Word c of stage s >= 1 has attempt 2 s - 1 in its lower half and 2 s in its upper one: 8 bits of proposal, the
-first 8 of the number. Further bits come from the block of stage TIE + a with index c, for attempt a: words 0 and 1 have
-those of the number, words 2 and 3, where a = 0, those of R; the first of two is their upper half. Stage 0 is made for
-all coordinates at once; of later ones the blocks that are still needed, or all where that is quicker.
+bits up. Attempt a >= 1 has a half of word c // 2 of stage a, the lower one for even c: 8 bits of proposal, the first 8
+of the number. Further bits come from the block of stage TIE + a // 7 with index c: words 2 (a % 7) and 2 (a % 7) + 1
+have those of the number of attempt a, words 14 and 15 of stage TIE those of R; the first of two is their upper half.
+Attempt 0 is made for all coordinates at once; later ones compute the blocks that they still need, or all where that is
+quicker.
 
 The loops are split so that arithmetic vectorises and table look-ups stand alone. Sums and differences of 32-bit numbers
 are brought back to 32 bits one by one, since the compiler would go on in 64, of which vectors hold half as many; and a
@@ -40,19 +41,20 @@ _FINE_BITS = 11
 _ACCEPTANCE_SHIFT = np.uint32(19)
 _LEADING_BITS, _RETRY_BITS = np.uint64(13), np.uint64(8)
 _DROPPED = np.int32(5)
-_HALF, _RETRY_SHIFT, _LAST_BYTE = np.uint32(16), np.uint32(8), np.uint32(255)
+_RETRY_SHIFT = np.uint32(8)
 _NEVER = np.uint32(256)
 # How a mark is cut, and the unit of the lines below a table: 1 / 256 of a leading threshold.
 _LEVEL, _UNSURE, _TIED = np.uint16(255), np.int32(256), np.int32(768)
 _LINE_BITS = np.int32(8)
-_ONE, _TWO, _WORD = np.uint64(1), np.uint64(2), np.uint64(32)
+_ONE, _WORD = np.uint64(1), np.uint64(32)
 _LEADING, _RETRY_LEADING = np.uint64(51), np.uint64(56)
-_LOWER_HALF = np.uint32(0xFFFF)
+_GROUP_HALVES = 2 * GROUP_WORDS
+_ATTEMPTS_OF_A_TIE = np.uint64(7)
 _TO_UNIT = 2.0**-53
 # Where one coordinate in so many needs a block, it is quicker to make all blocks.
-_DENSE = 16
-# Where word w of a row is: block 16 (w // 256) + w % 16, place (w // 16) % 16.
-_ROW_SHIFT, _GROUP_SHIFT, _LAST_OF_16 = np.uint32(4), np.uint32(8), np.uint32(15)
+_DENSE = 32
+# Where half h of a row is: word w = h // 2, in block 16 (w // 256) + w % 16, at place (w // 16) % 16.
+_HALVES, _ROW_SHIFT, _GROUP_SHIFT, _LAST_OF_16 = np.uint32(1), np.uint32(4), np.uint32(8), np.uint32(15)
 
 # User, stream and coordinate.
 Place = tuple[Word, Word, Word]
@@ -69,17 +71,15 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
     """
     users, width = updates.shape
     first_user, first, stream = address
-    words = room_for(first, width, GROUP_WORDS)
-    retry_words = np.empty(words.size, dtype=np.uint32)
-    block_words = np.empty(words.size, dtype=np.uint32)
-    slots = np.zeros(words.size // BLOCK_WORDS, dtype=np.uint32)
+    words, retry_words = room_for(first, width, GROUP_WORDS), room_for(first, width, _GROUP_HALVES)
+    block_words = np.empty(retry_words.size, dtype=np.uint32)
+    slots = np.zeros(retry_words.size // BLOCK_WORDS, dtype=np.uint32)
     needed = np.empty(slots.size + 1, dtype=np.uint32)
     marks = np.empty(width, dtype=np.uint16)
     open_ones = np.empty(width + 1, dtype=np.uint32)
     tied = np.empty(width + 1, dtype=np.uint32)
     leading = np.full(257, -1, dtype=np.int32)
-    group, start = np.uint64(first // GROUP_WORDS), first % GROUP_WORDS
-    own, retries = words[start:], retry_words[start:]
+    own, retries = words[first % GROUP_WORDS :], retry_words.view(np.uint16)[first % _GROUP_HALVES :]
     for u in range(users):
         place = (np.uint64(first_user + u), stream, np.uint64(first))
         row, update, drawn = thresholds[u], updates[u], codes[u]
@@ -87,17 +87,15 @@ def draw_codes(updates: F32, thresholds: U64, clip: float, address: Address, key
             leading[s] = np.int32(row[s] >> _LEADING)
         if not is_finite(update.view(np.uint32)):
             return False
-        fill_words(group, np.uint64(0), place[0], stream, key, words)
+        fill_words(np.uint64(first // GROUP_WORDS), np.uint64(0), place[0], stream, key, words)
         _propose(update, own, clip, row.size, _lines(leading[: row.size]), marks, drawn)
         count = _list_unsure(marks, open_ones)
         attempt = _ONE
         while count > 0:
-            if attempt & _ONE:
-                stage = (attempt + _ONE) // _TWO
-                if _DENSE * count >= width:
-                    fill_words(group, stage, place[0], stream, key, retry_words)
-                else:
-                    _fill_needed(open_ones[:count], stage, place, key, slots, needed, block_words, retries)
+            if _DENSE * count >= width:
+                fill_words(np.uint64(first // _GROUP_HALVES), attempt, place[0], stream, key, retry_words)
+            else:
+                _fill_needed(open_ones[:count], attempt, place, key, slots, needed, block_words, retries)
             count, found = _retry(own, retries, leading, row.size, attempt, marks, open_ones, count, tied, drawn)
             if found > 0:
                 some = tied[:found]
@@ -196,18 +194,18 @@ def _list_unsure(marks: U16, unsure: U32) -> int:
 
 @compiled
 def _fill_needed(
-    open_ones: U32, stage: Word, place: Place, key: Key, slots: U32, needed: U32, block_words: U32, words: U32
+    open_ones: U32, attempt: Word, place: Place, key: Key, slots: U32, needed: U32, block_words: U32, halves: U16
 ) -> None:
-    """Fill ``words`` for the coordinates that are still open, from the blocks that hold one of theirs.
+    """Fill ``halves`` for the coordinates that are still open, from the blocks that hold one of theirs.
 
     ``needed`` lists these blocks, counted from the first block of the group that ``place`` is in; ``slots`` says where
     in the list a block is, if it is there.
     """
     user, stream, first = place
-    start, group = np.uint32(first % np.uint64(GROUP_WORDS)), np.uint32(first // np.uint64(GROUP_WORDS))
+    start, group = np.uint32(first % np.uint64(_GROUP_HALVES)), np.uint32(first // np.uint64(_GROUP_HALVES))
     count = np.uint64(0)
     for m in range(np.uint64(open_ones.size)):
-        b = _block_of(np.uint32(start + open_ones[m]))
+        b = _block_of(np.uint32(np.uint32(start + open_ones[m]) >> _HALVES))
         slot = slots[b]
         is_new = (np.uint64(slot) >= count) | (needed[slot] != b)
         needed[count] = b
@@ -217,10 +215,12 @@ def _fill_needed(
     blocks = block_words[: BLOCK_WORDS * columns].reshape((BLOCK_WORDS, columns))
     for s in range(columns):
         blocks[0, s] = np.uint32(np.uint32(group * np.uint32(GROUP_BLOCKS)) + needed[min(s, int(count) - 1)])
-    fill_blocks(stage, user, stream, key, blocks)
+    fill_blocks(attempt, user, stream, key, blocks)
     for m in range(np.uint64(open_ones.size)):
-        w = np.uint32(start + open_ones[m])
-        words[open_ones[m]] = blocks[np.uint32(w >> _ROW_SHIFT) & _LAST_OF_16, slots[_block_of(w)]]
+        h = np.uint32(start + open_ones[m])
+        w = np.uint32(h >> _HALVES)
+        word = blocks[np.uint32(w >> _ROW_SHIFT) & _LAST_OF_16, slots[_block_of(w)]]
+        halves[open_ones[m]] = np.uint16(word >> np.uint32((h & np.uint32(1)) * np.uint32(16)))
 
 
 @inlined
@@ -232,7 +232,7 @@ def _block_of(w: np.uint32) -> np.uint32:
 @compiled
 def _retry(
     own: U32,
-    retries: U32,
+    retries: U16,
     leading: I32,
     levels: int,
     attempt: Word,
@@ -250,7 +250,6 @@ def _retry(
         How many stay open, which ``open_ones`` then lists, and how many tie, which ``tied`` lists.
     """
     mask, last = np.int32(proposal_mask(levels)), np.int32(levels - 1)
-    shift = np.uint32(0) if attempt & _ONE else _HALF
     is_first = attempt == _ONE
     left, found = np.uint64(0), np.uint64(0)
     for m in range(np.uint64(count)):
@@ -259,9 +258,9 @@ def _retry(
         j = np.int32(mark & _LEVEL)
         zeroth = np.int32(np.int32(own[i]) & mask)
         margin = np.int32(own[i] >> _ACCEPTANCE_SHIFT) - leading[_step(zeroth, j, last)] if is_first else np.int32(1)
-        half = np.uint32(retries[i] >> shift)
+        half = np.uint32(retries[i])
         k = np.int32(np.int32(half) & mask)
-        next_margin = np.int32((half >> _RETRY_SHIFT) & _LAST_BYTE) - (leading[_step(k, j, last)] >> _DROPPED)
+        next_margin = np.int32(half >> _RETRY_SHIFT) - (leading[_step(k, j, last)] >> _DROPPED)
         codes[i] = np.uint8(zeroth if margin < 0 else k)
         is_known = mark < _TIED
         open_ones[left] = i
@@ -282,7 +281,7 @@ def _settle(
     update: F32,
     clip: float,
     own: U32,
-    retries: U32,
+    retries: U16,
     row: U64,
     attempt: Word,
     place: Place,
@@ -298,26 +297,23 @@ def _settle(
     With attempt 1 come the rounding and attempt 0.
     """
     count = np.uint64(left)
-    shift = np.uint32(0) if attempt & _ONE else _HALF
     is_first = attempt == _ONE
     blocks = np.empty((BLOCK_WORDS, GROUP_BLOCKS), dtype=np.uint32)
-    first_blocks = np.empty((BLOCK_WORDS, GROUP_BLOCKS), dtype=np.uint32)
+    pair = 2 * int(attempt % _ATTEMPTS_OF_A_TIE)
     for start in range(0, tied.size, GROUP_BLOCKS):
         some = tied[start : start + GROUP_BLOCKS]
-        tie_blocks(some, TIE + attempt, place, key, blocks)
-        if is_first:
-            tie_blocks(some, TIE, place, key, first_blocks)
+        tie_blocks(some, TIE + attempt // _ATTEMPTS_OF_A_TIE, place, key, blocks)
         for m in range(some.size):
             i = some[m]
             is_open = True
             if is_first:
                 if np.int32(marks[i]) >= _TIED:
-                    marks[i] = _rounded(update[i], clip, row.size, first_blocks[2, m], first_blocks[3, m])
-                number = np.uint64(own[i] >> _ACCEPTANCE_SHIFT) << _LEADING | _further(first_blocks, m) >> _LEADING_BITS
+                    marks[i] = _rounded(update[i], clip, row.size, _pair(blocks, 14, m))
+                number = np.uint64(own[i] >> _ACCEPTANCE_SHIFT) << _LEADING | _pair(blocks, 0, m) >> _LEADING_BITS
                 codes[i], is_open = _proposed(np.uint64(own[i]), number, marks[i], row)
             if is_open:
-                half = np.uint64(np.uint32(retries[i] >> shift) & _LOWER_HALF)
-                number = (half >> _RETRY_BITS) << _RETRY_LEADING | _further(blocks, m) >> _RETRY_BITS
+                half = np.uint64(retries[i])
+                number = (half >> _RETRY_BITS) << _RETRY_LEADING | _pair(blocks, pair, m) >> _RETRY_BITS
                 codes[i], is_open = _proposed(half, number, marks[i], row)
             if is_open:
                 open_ones[count] = i
@@ -326,8 +322,9 @@ def _settle(
 
 
 @inlined
-def _further(blocks: U32, m: int) -> Word:
-    return np.uint64(blocks[0, m]) << _WORD | np.uint64(blocks[1, m])
+def _pair(blocks: U32, w: int, m: int) -> Word:
+    """Words ``w`` and ``w + 1`` of block ``m``, the first one as the upper half."""
+    return np.uint64(blocks[w, m]) << _WORD | np.uint64(blocks[w + 1, m])
 
 
 @compiled
@@ -338,13 +335,12 @@ def _proposed(word: Word, number: Word, level: np.uint16, row: U64) -> tuple[np.
 
 
 @compiled
-def _rounded(update: np.float32, clip: float, levels: int, upper: np.uint32, lower: np.uint32) -> np.uint16:
+def _rounded(update: np.float32, clip: float, levels: int, further: Word) -> np.uint16:
     """Level of an update whose R has the first bits of its fraction: all bits are compared."""
     top = np.float32(levels - 1)
     t = clipped(update * np.float32((levels - 1) / (2 * clip)) + np.float32(0.5) * top, np.float32(0), top)
     fine = np.int64(t * _FINE)
-    further = ((np.uint64(upper) << _WORD) | np.uint64(lower)) >> np.uint64(_FINE_BITS)
-    is_up = np.float64(further) * _TO_UNIT < np.float64(t * _FINE) - fine
+    is_up = np.float64(further >> np.uint64(_FINE_BITS)) * _TO_UNIT < np.float64(t * _FINE) - fine
     return np.uint16((fine >> _FINE_BITS) + np.int64(is_up))
 
 

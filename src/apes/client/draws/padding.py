@@ -1,7 +1,7 @@
 """Compiled draws of padding: coded reports on updates of zero.
 
 All coordinates of a user are padded from one law, so it is put into an alias table (Walker 1977; Vose 1991) and a draw
-costs one word and one look-up: 1 ns, where the rejections of `apes.client.draws.coded` take 3 at epsilon 1 and 11 at 4.
+costs one word and one look-up: 1 ns, where the rejections of `apes.client.draws.coded` take 3 at epsilon 1 and 9 at 4.
 Coordinate c uses word c of stage 0 (`apes.mathematics.chacha`): 8 bits choose a column, 24 decide between its two
 levels.
 
