@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import cipher_words
 import numpy as np
 import pytest
 
@@ -72,3 +73,25 @@ def test_uniform_numbers_belong_to_user_coordinate_stage_and_purpose():
     places = Place(3, 5), Place(3, 5, Purpose.PADDING)
     others = [Draws(place, SOURCE, (4, 6)).uniforms(stage) for place in places for stage in (0, 1)]
     assert np.unique(others).size == 4 * 24
+
+
+@pytest.mark.parametrize("stage", [0, 7, 2**32 - 1])
+def test_uniform_numbers_are_those_of_the_stream(stage):
+    """The upper 53 bits of a coordinate's number."""
+    uniforms = Draws(Place(3, 250), SOURCE, (2, 300)).uniforms(stage)
+    material, stream = SOURCE.run_key.material, int(SOURCE.stream(Purpose.FOREIGN))
+    for user, row in enumerate(uniforms):
+        numbers = cipher_words.numbers(material, 250, 300, stage, 3 + user, stream)
+        assert (row == (numbers >> np.uint64(11)).astype(np.float64) / 2**53).all()
+
+
+@pytest.mark.parametrize("stage", [-1, 2**32])
+def test_a_stage_that_has_no_address_is_refused(stage):
+    with pytest.raises(ParameterError, match=rf"stage must be in \[0, 4294967295\], got {stage}"):
+        Draws(Place(0, 0), SOURCE, (1, 1)).uniforms(stage)
+
+
+@pytest.mark.parametrize(("place", "name"), [(Place(2**32 - 1, 0), "users"), (Place(0, 2**32 - 2), "coordinates")])
+def test_a_block_without_addresses_of_its_own_is_refused(place, name):
+    with pytest.raises(ParameterError, match=rf"{name} must be numbered within \[0, 4294967296\), got"):
+        Draws(place, SOURCE, (2, 3)).uniforms()

@@ -155,6 +155,14 @@ def test_budgets_are_released_in_an_order_of_their_own(make, dtype):
     assert (released != budgets_of(users)).any()
 
 
+def test_the_order_of_budgets_is_that_of_no_coordinate():
+    users = 50
+    senders = np.tile(np.arange(users, dtype=np.float32)[:, None], (1, 3))
+    batch = collect(Permuter(users, 3, SOURCE), reports_of(senders))
+    assert all((np.sort(order) == np.arange(users)).all() for order in batch.values)
+    assert all((budgets_of(users)[order.astype(int)] != batch.budgets).any() for order in batch.values)
+
+
 def test_counts_are_bincounts():
     values = random_values(np.uint8, 300, 70)
     counts = collect(LevelCounter(300, 70, LEVELS, SOURCE), reports_of(values, [50, 99], [13])).counts

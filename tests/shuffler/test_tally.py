@@ -5,6 +5,7 @@ Limits of the statistical tests have a false-alarm rate of 1e-6; biased shuffles
 
 from itertools import permutations
 
+import cipher_words
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -156,6 +157,21 @@ def test_every_value_lands_everywhere(n):
     stuck = np.argmax(values == 0, axis=1)
     stuck[: stuck.size // 50] = 0  # one in fifty stays where it was
     assert place_distance(stuck, n) > limit
+
+
+@pytest.mark.parametrize("n", [2, 129, 2048, 5000])
+def test_orders_are_those_of_the_stream(n):
+    """Fisher-Yates in integers: place i is swapped with the place that (i + 1) times its number / 2^64 says."""
+    values = np.tile(np.arange(n, dtype=np.float32), (2, 1))
+    stream = SOURCE.stream(Purpose.SHUFFLE)
+    permute_rows(values, 70, stream, SOURCE.key)
+    for row, permuted_row in enumerate(values):
+        expected = list(range(n))
+        numbers = cipher_words.numbers(SOURCE.run_key.material, 0, n, 0, 70 + row, int(stream)).tolist()
+        for i in range(n - 1, 0, -1):
+            j = (i + 1) * numbers[i] >> 64
+            expected[i], expected[j] = expected[j], expected[i]
+        assert permuted_row.tolist() == expected
 
 
 def test_neighbouring_rows_are_independent():
