@@ -36,7 +36,10 @@ def main() -> None:
 
 def measure(folder: Path, devices: int, rounds: int) -> dict[str, Any]:
     """Run a trial; figures are medians or sums over the rounds after the first, seconds per round."""
-    plan, people = Plan(rounds=rounds, clip=0.1), Simulation(users=devices, budgets="uniform2", features="pixels")
+    plan, people = (
+        Plan(rounds=rounds, clip=0.1, seed=1),
+        Simulation(users=devices, budgets="uniform2", features="pixels"),
+    )
     dataset = load("digits")
     set_up(folder, plan, Subject.of_images(people, dataset), people.people(dataset), devices)
     trial, used, ended = Trial(folder), list[dict[str, float]](), list[float]()

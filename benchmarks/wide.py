@@ -39,7 +39,7 @@ def measure(users: int, dimensions: int, rounds: int, threads: int | None) -> di
     console.print(
         f"{model.dimensions:,} coordinates, {users:,} users, {workers.count} threads; before: {peak_mb():.0f} MB"
     )
-    plan = Plan(clip=0.1, norm=1.0, rounds=rounds + 1, delta=1e-4, learning_rate=1)
+    plan = Plan(clip=0.1, norm=1.0, rounds=rounds + 1, delta=1e-4, learning_rate=1, seed=1)
     began = time.perf_counter()
     result = train(model, people, plan, workers=workers)
     times = [entry.seconds for entry in result.metrics][1:]

@@ -153,9 +153,14 @@ def test_people_with_targets_of_their_own_are_left_out_as_ever():
         (BITS, [0], {"test": TEST}, "liars must be in \\[1, 199\\], got 0"),
         (BITS, [USERS], {"test": TEST}, "liars must be in \\[1, 199\\], got 200"),
         (BITS, [1], {}, "test must be given"),
-        (apes.Plan(clip=0.2, levels="continuous"), [1], {"test": TEST}, "levels must be in \\[2, 256\\]"),
-        (apes.Plan(clip=0.2, framework="s-apes"), [1], {"test": TEST}, "framework must be one with a certificate"),
-        (apes.Plan(framework="non-private"), [1], {"test": TEST}, "levels must be in \\[2, 256\\]"),
+        (apes.Plan(clip=0.2, levels="continuous", seed=1), [1], {"test": TEST}, "levels must be in \\[2, 256\\]"),
+        (
+            apes.Plan(clip=0.2, framework="s-apes", seed=1),
+            [1],
+            {"test": TEST},
+            "framework must be one with a certificate",
+        ),
+        (apes.Plan(framework="non-private", seed=1), [1], {"test": TEST}, "levels must be in \\[2, 256\\]"),
     ],
     ids=["nobody", "everybody", "no test part", "continuous", "top-b", "non-private"],
 )

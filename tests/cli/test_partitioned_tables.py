@@ -10,7 +10,7 @@ from apes.cli.main import app
 
 pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 CHOICES = ["--user-column", "who", "--label-column", "y", "--budget-column", "wish", "--bounds", "0:10"]
-TERMS = ["--norm", "0.5", "--clip", "0.1", "--rounds", "3", "--delta", "1e-3"]
+TERMS = ["--norm", "0.5", "--clip", "0.1", "--rounds", "3", "--delta", "1e-3", "--seed", "1"]
 
 
 def crowd(users=200):
@@ -64,7 +64,7 @@ def test_the_same_model_as_of_one_table(here, monkeypatch):
     pattern = said(train("parts/part-*.parquet", "--cache-mb", "0", "--threads", "1"))
     for name in ("model_sha256", "accuracy_by_round", "table", "certified", "users"):
         assert parts[name] == whole[name] == pattern[name]
-    told = json.loads((here / "run" / "config.json").read_text())
+    told = json.loads((here / "run" / "private/choices.json").read_text())
     assert (told["choices"]["data"], told["data"]) == (str(here / "parts"), f"own table in files: {here / 'parts'}")
     # Gone on with from anywhere, and predicted by like any other run.
     (here / "elsewhere").mkdir()

@@ -47,7 +47,7 @@ def test_without_noise_it_comes_to_least_squares():
     x = rng.normal(0, 1, (400, 5))
     y = 0.1 * x @ np.array([1.0, -2.0, 0.5, 0.0, 1.0]) + 0.2 + 0.05 * rng.normal(size=400)
     crowd = People.from_arrays(x, y, budgets="constant:1", test=(x, y))
-    plan = apes.Plan(framework="non-private", rounds=200, clip=1000.0, learning_rate=8.0, momentum=0.0)
+    plan = apes.Plan(framework="non-private", rounds=200, clip=1000.0, learning_rate=8.0, momentum=0.0, seed=1)
     run = apes.train(LinearRegression.of(crowd), crowd, plan)
     best = np.linalg.lstsq(np.c_[x, np.ones(400)], y, rcond=None)[0]
     fitted = run.model.to_sklearn()
@@ -130,7 +130,7 @@ def test_scikit_learn_predicts_the_same_numbers():
 def test_a_model_of_arrays():
     x, y = np.random.default_rng(1).random((200, 3)), np.arange(200) % 3
     crowd = People.from_arrays(x, y, budgets="constant:1")
-    run = apes.train(LogisticRegression.of(crowd), crowd, apes.Plan(rounds=2))
+    run = apes.train(LogisticRegression.of(crowd), crowd, apes.Plan(rounds=2, seed=1))
     assert (run.model.predict(x) == run.model.to_sklearn().predict(x.astype(np.float32))).all()
     with pytest.raises(ParameterError, match=r"^rows must have 3 numbers each"):
         run.model.predict(x[:, :2])
@@ -148,7 +148,7 @@ def test_a_feature_map_is_applied_before_predicting():
 
     x, y = np.random.default_rng(1).random((200, 3)), np.arange(200) % 3
     crowd = People.from_arrays(x, y, budgets="constant:1")
-    run = apes.train(LogisticRegression.of(crowd), crowd, apes.Plan(rounds=2), features=Twice())
+    run = apes.train(LogisticRegression.of(crowd), crowd, apes.Plan(rounds=2, seed=1), features=Twice())
     assert (run.model.predict(x) == run.model.to_sklearn().predict(2 * x.astype(np.float32))).all()
 
 

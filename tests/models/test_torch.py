@@ -275,7 +275,7 @@ def trained(plan=PLAN, **options):
 class TestTraining:
     def test_learns_and_is_certified(self):
         model = apes.TorchModel(mlp(), functional.cross_entropy)
-        run = apes.train(model, people_of(), apes.Plan(framework="non-private", rounds=40, learning_rate=1.0))
+        run = apes.train(model, people_of(), apes.Plan(framework="non-private", rounds=40, learning_rate=1.0, seed=1))
         assert run.accuracy > 0.9
         private = trained()
         assert 0 < private.guarantee.epsilon < np.inf
@@ -314,7 +314,7 @@ class TestTraining:
 
     def test_what_comes_out_goes_into_the_module(self):
         model, people = apes.TorchModel(cnn(), functional.cross_entropy, input_shape=(1, 8, 8)), people_of()
-        run = apes.train(model, people, apes.Plan(framework="non-private", rounds=20, learning_rate=1.0))
+        run = apes.train(model, people, apes.Plan(framework="non-private", rounds=20, learning_rate=1.0, seed=1))
         fitted, module = run.model, cnn()
         module.load_state_dict(fitted.state_dict())
         rows = people.test.features
@@ -327,7 +327,7 @@ class TestTraining:
         target = rows @ np.linspace(-1, 1, 6)
         people = apes.People.from_arrays(rows, target, budgets=np.full(400, 2.0), test=(rows[:100], target[:100]))
         model = apes.TorchModel(nn.Linear(6, 1), functional.mse_loss)
-        run = apes.train(model, people, apes.Plan(framework="non-private", rounds=60, learning_rate=0.1))
+        run = apes.train(model, people, apes.Plan(framework="non-private", rounds=60, learning_rate=0.1, seed=1))
         assert run.metrics[-1].accuracy is None
         assert run.metrics[-1].loss < 0.01
         fitted = run.model

@@ -14,7 +14,7 @@ from apes.training.run import RoundMetrics
 
 RNG = np.random.default_rng(1)
 ROWS = RNG.random((400, 3), dtype=np.float32)
-PLAN = apes.Plan(norm=0.5, clip=0.2, rounds=2, delta=1e-3)
+PLAN = apes.Plan(norm=0.5, clip=0.2, rounds=2, delta=1e-3, seed=1)
 
 
 def trained(labels, test, plan=PLAN, model=None):

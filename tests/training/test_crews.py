@@ -55,11 +55,11 @@ def torch_model():
 
 CASES = {
     "apes": (lambda: MODEL, PLAN),
-    "s-apes-first": (lambda: MODEL, apes.Plan(framework="s-apes-first", rounds=2)),
-    "one-bit with norm": (lambda: MODEL, apes.Plan(norm=0.5, clip=0.1, rounds=2)),
-    "continuous": (lambda: MODEL, apes.Plan(levels="continuous", clip=0.1, rounds=2)),
-    "sums": (lambda: MODEL, apes.Plan(framework="pldp", clip=0.1, rounds=2)),
-    "torch": (torch_model, apes.Plan(clip=0.1, rounds=2)),
+    "s-apes-first": (lambda: MODEL, apes.Plan(framework="s-apes-first", rounds=2, seed=1)),
+    "one-bit with norm": (lambda: MODEL, apes.Plan(norm=0.5, clip=0.1, rounds=2, seed=1)),
+    "continuous": (lambda: MODEL, apes.Plan(levels="continuous", clip=0.1, rounds=2, seed=1)),
+    "sums": (lambda: MODEL, apes.Plan(framework="pldp", clip=0.1, rounds=2, seed=1)),
+    "torch": (torch_model, apes.Plan(clip=0.1, rounds=2, seed=1)),
 }
 
 
@@ -236,7 +236,7 @@ def test_workers_who_die_over_and_over_are_an_error(tmp_path):
 def test_those_who_leave_are_left_out_elsewhere_too(way, crew_of):
     targets = np.linspace(0.2, 2, USERS)
     people = people_of(targets=targets)
-    plan = apes.Plan(clip=0.1, levels=2, rounds=4)
+    plan = apes.Plan(clip=0.1, levels=2, rounds=4, seed=1)
     here = apes.train(MODEL, people, plan, workers=apes.Workers(threads=1, users_at_once=7))
     assert len(set(here.rounds_by_user)) > 2
     elsewhere = apes.train(MODEL, people, plan, workers=crew_of(way))
@@ -247,7 +247,11 @@ def test_those_who_leave_are_left_out_elsewhere_too(way, crew_of):
 def test_features_are_computed_where_the_rows_are(way, crew_of, small_digits):
     simulation = apes.Simulation(users=200, features="oriented-gradients:2")
     how = {"features": simulation.feature_map()}
-    model, people, plan = simulation.model(small_digits), simulation.people(small_digits), apes.Plan(clip=0.1, rounds=2)
+    model, people, plan = (
+        simulation.model(small_digits),
+        simulation.people(small_digits),
+        apes.Plan(clip=0.1, rounds=2, seed=1),
+    )
     here = apes.train(model, people, plan, **how)
     assert apes.train(model, people, plan, workers=crew_of(way), **how).model_sha256 == here.model_sha256
 
@@ -264,8 +268,8 @@ class TestAnybodysExecutor:
     def test_data_are_unpacked_by_a_process_once(self, expected, tmp_path):
         people = Travellers.of(PEOPLE, tmp_path)
         with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-            done = apes.train(MODEL, people, apes.Plan(clip=0.1, rounds=6), workers=apes.Workers(executor=pool))
-        assert done.model_sha256 == apes.train(MODEL, PEOPLE, apes.Plan(clip=0.1, rounds=6)).model_sha256
+            done = apes.train(MODEL, people, apes.Plan(clip=0.1, rounds=6, seed=1), workers=apes.Workers(executor=pool))
+        assert done.model_sha256 == apes.train(MODEL, PEOPLE, apes.Plan(clip=0.1, rounds=6, seed=1)).model_sha256
         for path in tmp_path.glob("unpacked *"):
             got = marks(tmp_path, path.name)
             assert 1 <= len(got) == len(set(got)) <= 2
@@ -309,7 +313,7 @@ def test_what_cannot_travel_is_named():
 
 def test_what_goes_wrong_in_a_worker_is_raised_here():
     model = apes.LogisticRegression(6, 3, apes.FedProx(epochs=3, learning_rate=1e30))
-    plan = apes.Plan(clip=0.1, rounds=30, learning_rate=1e30)
+    plan = apes.Plan(clip=0.1, rounds=30, learning_rate=1e30, seed=1)
     with pytest.raises(apes.ParameterError, match="finite"):
         apes.train(model, PEOPLE, plan, workers=apes.Workers(processes=1))
 

@@ -35,9 +35,9 @@ PLAN = apes.Plan(clip=0.1, rounds=3, seed=2)
 ONE_THREAD = apes.Workers(threads=1)
 PLANS = {
     "apes": PLAN,
-    "one-bit with norm": apes.Plan(norm=0.5, clip=0.1, rounds=2),
-    "continuous": apes.Plan(levels="continuous", clip=0.1, rounds=2),
-    "sums": apes.Plan(framework="pldp", clip=0.1, rounds=2),
+    "one-bit with norm": apes.Plan(norm=0.5, clip=0.1, rounds=2, seed=1),
+    "continuous": apes.Plan(levels="continuous", clip=0.1, rounds=2, seed=1),
+    "sums": apes.Plan(framework="pldp", clip=0.1, rounds=2, seed=1),
 }
 
 
@@ -177,7 +177,7 @@ def test_a_crew_of_one_run_does_another_ones_work(expected):
 def test_those_who_leave_are_left_out_elsewhere_too():
     people = people_of()
     people.targets = np.linspace(0.2, 2, USERS)
-    plan = apes.Plan(clip=0.1, levels=2, rounds=4)
+    plan = apes.Plan(clip=0.1, levels=2, rounds=4, seed=1)
     here = apes.train(MODEL, people, plan, workers=apes.Workers(threads=1, users_at_once=7))
     assert len(set(here.rounds_by_user)) > 2
     assert Crew().train(people=people, plan=plan) == here.model_sha256

@@ -16,7 +16,7 @@ RNG = np.random.default_rng(1)
 ROWS = RNG.random((1200, 5), dtype=np.float32)
 LABELS = (ROWS[:, 0] > ROWS[:, 1]).astype(int)
 BUDGETS = np.repeat([0.1, 0.5, 1.0], [700, 350, 150])
-PLAN = apes.Plan(clip=0.1, rounds=12, delta=1e-5, target_epsilon="own:0.45")
+PLAN = apes.Plan(clip=0.1, rounds=12, delta=1e-5, target_epsilon="own:0.45", seed=1)
 MODEL = apes.LogisticRegression(5, 2)
 
 
@@ -74,7 +74,7 @@ def test_out_of_reach_for_everybody():
 @pytest.mark.parametrize("target", ["own:", "own:0", "own:-1", "own:nan", "own:inf", "mine:2", "zzz", "file:", "file"])
 def test_wrong_targets(target):
     with pytest.raises(apes.ParameterError, match="target_epsilon must be a number, own:FACTOR"):
-        apes.Plan(target_epsilon=target)
+        apes.Plan(target_epsilon=target, seed=1)
 
 
 @pytest.mark.service
@@ -207,7 +207,7 @@ class TestColumn:
             with pytest.raises(apes.ParameterError, match="target_epsilon must be left out: people have targets"):
                 apes.train(MODEL, both, replace(self.plan, target_epsilon=target))
         with pytest.raises(apes.ParameterError, match="targets must be left out: nothing central is certified"):
-            apes.train(MODEL, both, apes.Plan(framework="s-apes", rounds=1))
+            apes.train(MODEL, both, apes.Plan(framework="s-apes", rounds=1, seed=1))
 
     def test_a_mean_has_no_people_to_leave_out(self):
         with pytest.raises(apes.ParameterError, match="target_epsilon must be a number: whose vectors come"):
