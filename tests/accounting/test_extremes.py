@@ -135,8 +135,8 @@ def test_commands_answer(options):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--rounds", "1000000000000000000"), "rounds must be in [1, 1000000], got 1000000000000000000"),
-        (("--dimensions", "10000000000000"), "dimensions must be in [1, 1000000000000], got 10000000000000"),
+        (("--rounds", "1000000000000000000"), "--rounds must be in [1, 1000000], got 1000000000000000000"),
+        (("--dimensions", "10000000000000"), "--dimensions must be in [1, 1000000000000], got 10000000000000"),
     ],
 )
 def test_commands_refuse_in_one_line(options, said):

@@ -95,7 +95,7 @@ def test_a_disk_that_takes_no_checkpoint_ends_the_run_and_keeps_the_last_one(tri
         trial.watch(run, lambda entry: None)
     assert trial.metrics() == before
     assert (folder / "private/checkpoint.npz").read_bytes() == kept
-    assert not list(folder.glob(".checkpoint*"))
+    assert not list(folder.rglob(".checkpoint*"))
     released, asked = releases(trial)[lost][0], times_asked(trial, lost)
     go_on(trial)
     wait_for_rounds(trial, lost)

@@ -182,7 +182,7 @@ def test_a_full_disk_ends_the_run_and_keeps_the_last_round(federation, undisturb
         federation.train()
     run = federation.layout.analyzer / "run"
     assert RunFolder.open(run).load().rounds == 1
-    assert not list(run.glob(".checkpoint*"))
+    assert not list(run.rglob(".checkpoint*"))
     monkeypatch.undo()
     federation.train()
     check_the_same(federation, undisturbed)

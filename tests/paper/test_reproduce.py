@@ -322,7 +322,7 @@ def test_privacy_columns_of_table_3(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), [(["fig9"], "what must be one of"), (["fig7", "--data", "cats"], "data must be one of")]
+    ("arguments", "message"), [(["fig9"], "WHAT must be one of"), (["fig7", "--data", "cats"], "data must be one of")]
 )
 def test_refused(arguments, message, tmp_path):
     outcome = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path)])

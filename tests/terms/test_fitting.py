@@ -104,7 +104,7 @@ def test_the_cap_is_used_by_everybody_above_it():
 def test_a_run_is_charged_for_capped_budgets_and_reports_its_plan():
     rng = np.random.default_rng(1)
     people = apes.People.from_arrays(rng.random((100, 6)), rng.integers(0, 3, 100), budgets="uniform2")
-    run = apes.train(apes.LogisticRegression.of(people), people, Plan(rounds=3, delta=1e-5))
+    run = apes.train(apes.LogisticRegression.of(people), people, Plan(rounds=3, delta=1e-5, seed=1))
     assert not run.plan.is_open
     assert run.plan.cap is not None
     assert run.budgets.max() <= run.plan.cap < people.budgets.max()
@@ -119,5 +119,5 @@ def test_nothing_is_found_from_data():
     rng, plans = np.random.default_rng(1), []
     for scale in (0.01, 100.0):
         people = apes.People.from_arrays(scale * rng.random((300, 4)), rng.integers(0, 2, 300), budgets="uniform2")
-        plans.append(apes.train(apes.LogisticRegression.of(people), people, Plan(rounds=2, delta=1e-5)).plan)
+        plans.append(apes.train(apes.LogisticRegression.of(people), people, Plan(rounds=2, delta=1e-5, seed=1)).plan)
     assert plans[0] == plans[1]

@@ -414,7 +414,7 @@ def test_processes_end_with_who_started_them(tmp_path):
     command = [sys.executable, "-m", "apes", *TRAIN[:-4], "--rounds", "2000", "--workers", "2", "--out", "run"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 600
-    while not list(tmp_path.glob("run/checkpoint*")) and time.monotonic() < until and process.poll() is None:
+    while not list(tmp_path.glob("run/private/checkpoint*")) and time.monotonic() < until and process.poll() is None:
         time.sleep(0.1)
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
@@ -428,7 +428,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
         "import apes\n"
         "people = apes.People.from_arrays([[0.0], [1.0]] * 50, [0, 1] * 50, budgets='uniform2')\n"
         "model = apes.LogisticRegression.of(people)\n"
-        "apes.train(model, people, apes.Plan(clip=0.1, rounds=1), workers=apes.Workers(processes=1))\n"
+        "apes.train(model, people, apes.Plan(clip=0.1, rounds=1, seed=1), workers=apes.Workers(processes=1))\n"
     )
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
