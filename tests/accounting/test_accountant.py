@@ -135,6 +135,13 @@ def test_a_line_of_a_log_that_says_what_its_budgets_do_not_is_refused(change):
         Exposure.from_dict({name: value for name, value in line.items() if name != "users"}, BUDGETS)
 
 
+def test_users_who_choose_first_reveal_both_choices_locally():
+    """Two updates of a user may keep other coordinates, b each: whoever sees who sent what may see 2 b differ."""
+    for charged, b, expected in ((20, 3, 6), (6, 3, 6), (5, 3, 5)):
+        exposure = Exposure(np.full(4, 0.5), charged, 16, b, sparsifier="top-b-first")
+        assert exposure.local() == pytest.approx(0.5 * expected)
+
+
 def test_of_many_targets_none_allows_more_than_it_says():
     """Of more than a few hundred different ones, each is taken for the next smaller one of a grid."""
     targets = np.geomspace(0.3, 6, 1_000)

@@ -8,6 +8,14 @@ _ANALYZER = "src/apes/analyzer/"
 
 _GUARANTEES = (
     Fault(
+        name="local-figure-of-couples",
+        consequence="Top-b-first is said to reveal b budgets locally, and it is 2 b.",
+        file="src/apes/accounting/exposure.py",
+        before="return self.uses[0] * victims_among",
+        after="return self.uses[-1] * victims_among",
+        caught_by=("tests/accounting/test_accountant.py::test_users_who_choose_first_reveal_both_choices_locally",),
+    ),
+    Fault(
         name="own-target-rounded-up",
         consequence="Of many targets, some are rounded up.",
         file="src/apes/accounting/personal.py",

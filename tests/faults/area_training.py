@@ -4,6 +4,16 @@ from tests.faults.fault import Fault
 
 TRAINING = (
     Fault(
+        name="resumed-epsilon-as-recorded",
+        consequence="A resumed run keeps whatever epsilon its checkpoint says.",
+        file="src/apes/training/run.py",
+        before="replace(resume.metrics[number - 1], epsilon=epsilon if why is None else None)",
+        after="resume.metrics[number - 1]",
+        caught_by=(
+            "tests/training/test_run_folder.py::test_a_resumed_run_says_what_it_charged_and_not_what_its_checkpoint_claims",
+        ),
+    ),
+    Fault(
         name="private-mean-with-a-target-is-charged-as-settled",
         consequence="A target that may be chosen adaptively is accounted as a fixed sequence.",
         file="src/apes/training/private_mean.py",

@@ -170,6 +170,13 @@ def test_the_log_alone_gives_the_guarantee_again(path, reached):
         RunFolder.open(path).recertify()
 
 
+def test_a_resumed_run_says_what_it_charged_and_not_what_its_checkpoint_claims(reached):
+    run, rounds = reached
+    claimed = tuple(replace(entry, epsilon=1e-3) for entry in rounds[1].metrics)
+    again, _ = trained(resume=replace(rounds[1], metrics=claimed))
+    assert [entry.epsilon for entry in again.metrics] == [entry.epsilon for entry in run.metrics]
+
+
 def test_the_run_of_a_federation_is_not_resumed_as_a_simulation(path):
     """`apes train` would draw reports of its own, for whoever it takes for the people."""
     assert _opened(path).path == path
