@@ -119,8 +119,12 @@ def test_in_a_crowd_a_large_delta_finds_out_what_a_tiny_one_cannot(monkeypatch, 
     options = {"dimensions": 10, "trials": 10_000, "seed": 1}
     assert apes_audit(np.full(n, 0.5), delta=0.02, **options).passed
     run_at(monkeypatch, lambda budgets: 2 * budgets)
-    assert apes_audit(np.full(n, 0.5), delta=1e-5, **options).passed
-    assert not apes_audit(np.full(n, 0.5), delta=0.02, **options).passed
+    tiny, large = (apes_audit(np.full(n, 0.5), delta=delta, **options) for delta in (1e-5, 0.02))
+    assert tiny.coordinate_audited < 1.1 * tiny.coordinate_certified
+    assert tiny.user_audited < tiny.user_certified
+    assert not large.passed
+    assert large.coordinate_audited > 1.5 * large.coordinate_certified
+    assert large.user_audited > 1.1 * large.user_certified
 
 
 @pytest.mark.exhaustive

@@ -301,7 +301,9 @@ class TestVaultKeeps:
                 spent = trained.terms.dimensions * data["budgets"] * ROUNDS
                 assert [account.spent] == spent.tolist() == data["allowances"].tolist()
                 (cost,) = Lifetime().costs(trained.terms, data["budgets"])
-            assert account.central.mu == pytest.approx((ROUNDS * cost.mu_squared) ** 0.5, rel=1e-12)
+            # All was answered in one run, and nobody is told more than that run is certified for.
+            most = min(ROUNDS * cost.mu_squared, trained.terms.granted.mu_squared)
+            assert account.central.mu == pytest.approx(most**0.5, rel=1e-12)
             assert account.rounds_left == 0
 
     def test_whose_report_is_whose(self, trained):
