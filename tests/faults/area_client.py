@@ -562,8 +562,8 @@ FEATURES = (
         name="features-are-kept-without-end",
         consequence="A table that does not fit into memory ends up there as features.",
         file="src/apes/features/feature_map.py",
-        before=" and self._bytes + size <= MOST_BYTES:\n",
-        after=":\n",
+        before="            self.is_full = self._bytes + size > MOST_BYTES\n",
+        after="            self.is_full = False\n",
         caught_by=("tests/features/test_feature_map.py",),
     ),
     Fault(

@@ -103,6 +103,19 @@ def test_features_are_kept_as_long_as_there_is_room(monkeypatch):
     assert len(features.sizes) == 2 + 3 * 2
 
 
+def test_without_room_nobody_is_mapped_who_was_not_asked_for(monkeypatch):
+    """People who are left are asked for one by one: a segment for each of them would be a thousand times the work."""
+    people, features = crowd(), Counting()
+    monkeypatch.setattr(feature_map, "MOST_BYTES", 0)
+    seen_by, _ = mapped(people, None, features)
+    seen_by.block(0, 256)
+    features.sizes.clear()
+    for user in range(0, 1000, 100):
+        one = people.block(user, user + 1).features
+        assert (seen_by.block(user, user + 1).features == 2 * one).all()
+    assert sum(features.sizes) == sum(len(people.block(user, user + 1).features) for user in range(0, 1000, 100))
+
+
 def test_a_part_maps_its_own_users_only():
     people, features = crowd(), Counting()
     part = mapped(people, None, features)[0].part(300, 700)

@@ -77,9 +77,13 @@ class _MappedPopulation:
         while at < stop:
             first = at - (at - self._users.start) % size
             last = min(first + size, self._users.stop)
-            segment = self._segment(first, last)
             until = min(stop, last)
-            found.append(segment.rows_of(at, until))
+            if self._kept.find(first) is None and self._kept.is_full:
+                # A whole segment would be computed for a few of its users, again and again.
+                rows = slice(block.offsets[at - start], block.offsets[until - start])
+                found.append(_checked(self._features, block.features[rows]))
+            else:
+                found.append(self._segment(first, last).rows_of(at, until))
             at = until
         return replace(block, features=found[0] if len(found) == 1 else np.concatenate(found))
 
@@ -125,6 +129,7 @@ class _Segments:
         self._segments: dict[int, _Segment] = {}
         self._bytes = 0
         self._size = 0
+        self.is_full = False
 
     def __reduce__(self) -> tuple[type["_Segments"], tuple[()]]:
         return _Segments, ()
@@ -144,7 +149,10 @@ class _Segments:
         """Keep a segment if there is room."""
         with self._lock:
             size = segment.features.nbytes
-            if segment.first_user not in self._segments and self._bytes + size <= MOST_BYTES:
+            if segment.first_user in self._segments:
+                return
+            self.is_full = self._bytes + size > MOST_BYTES
+            if not self.is_full:
                 self._segments[segment.first_user] = segment
                 self._bytes += size
 
